@@ -1,0 +1,1 @@
+//! Types of every custom resource, their CRDs, names, labels, conditions and reasons.

@@ -1,0 +1,1 @@
+//! The domain: membership, quorum, versions, the rules and plan(). No kube, no tokio.

@@ -1,0 +1,1 @@
+//! The etcd operator: controllers for clusters, backups and restores.

@@ -1,0 +1,1 @@
+//! One etcd member over gRPC.

@@ -1,0 +1,1 @@
+//! Real Kubernetes on one machine, and the hands that break it.

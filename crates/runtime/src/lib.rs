@@ -1,0 +1,1 @@
+//! What every operator needs: lease, recorder, conditions, metrics, health, CRDs, rights.
