@@ -1,1 +1,3 @@
 //! Real Kubernetes on one machine, and the hands that break it.
+
+pub mod programs;

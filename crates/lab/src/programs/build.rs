@@ -1,0 +1,231 @@
+//! Runs the compilers.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    thread,
+    time::Duration,
+};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    BuildError,
+    program::{GoBuild, Mend, Program, Recipe},
+};
+
+/// A download is tried this often before it counts as failed.
+const FETCH_ATTEMPTS: u32 = 3;
+
+/// How many of a compiler's last lines an error shows.
+const SHOWN_LINES: usize = 15;
+
+/// The compilers, and the checkout's `lab` folder with what they compile.
+pub(super) struct Builder {
+    go: PathBuf,
+    sources: PathBuf,
+    go_version: OnceLock<Vec<u8>>,
+}
+
+impl Builder {
+    pub fn new(go: &Path, sources: &Path) -> Self {
+        Self { go: go.to_owned(), sources: sources.to_owned(), go_version: OnceLock::new() }
+    }
+
+    fn go_version(&self) -> Result<&[u8], BuildError> {
+        if let Some(version) = self.go_version.get() {
+            return Ok(version);
+        }
+        let version = output(Command::new(&self.go).arg("version").env("GOTOOLCHAIN", "local"), "go")?;
+        Ok(self.go_version.get_or_init(|| version))
+    }
+
+    /// What the built file depends on, in one hash: sources, flags and compiler.
+    pub fn key(&self, recipe: &Recipe) -> Result<String, BuildError> {
+        let mut hash = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        match recipe {
+            Recipe::C { source } => {
+                add(&output(Command::new("gcc").arg("-dumpfullversion"), "gcc")?);
+                add(&fs::read(self.c_source(source))?);
+            }
+            Recipe::Go(build) => {
+                add(self.go_version()?);
+                add(build.package.as_bytes());
+                for flag in flags(build) {
+                    add(flag.as_bytes());
+                }
+                if let Some(mend) = &build.mend {
+                    for part in [mend.module, mend.file, mend.from, mend.to] {
+                        add(part.as_bytes());
+                    }
+                }
+                let module = self.module(build);
+                for file in sources(&module)? {
+                    add(file.strip_prefix(&module).unwrap_or(&file).as_os_str().as_encoded_bytes());
+                    add(&fs::read(&file)?);
+                }
+            }
+        }
+        Ok(hex::encode(&hash.finalize()[..8]))
+    }
+
+    /// Builds `program` into the folder `out`.
+    pub fn build(&self, program: Program, recipe: &Recipe, out: &Path) -> Result<(), BuildError> {
+        let target = out.join(program.file_name());
+        match recipe {
+            Recipe::C { source } => {
+                let mut gcc = Command::new("gcc");
+                gcc.args(["-Os", "-static", "-s", "-o"]).arg(&target).arg(self.c_source(source));
+                run(program, &mut gcc)
+            }
+            Recipe::Go(build) => {
+                let mended = build.mend.as_ref().map(|mend| self.mend(program, build, mend)).transpose()?;
+                let modfile = mended.as_ref().map(|work| work.path().join("go.mod"));
+                let prepare = |verb: &str| {
+                    let mut go = self.go_command(build, verb);
+                    if let Some(modfile) = &modfile {
+                        go.arg("-modfile").arg(modfile);
+                    }
+                    go
+                };
+                self.fetch(program, || {
+                    let mut list = prepare("list");
+                    list.args(["-deps", "-f", "", &build.package]);
+                    list
+                })?;
+                let mut go = prepare("build");
+                go.args(flags(build)).arg("-o").arg(&target).arg(&build.package);
+                run(program, &mut go)
+            }
+        }
+    }
+
+    /// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.
+    fn fetch(&self, program: Program, command: impl Fn() -> Command) -> Result<(), BuildError> {
+        let mut attempt = 1;
+        loop {
+            match run(program, &mut command()) {
+                Err(BuildError::Failed { .. }) if attempt < FETCH_ATTEMPTS => {
+                    thread::sleep(Duration::from_secs(u64::from(attempt)));
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Copies a dependency out of Go's read-only module cache, changes the one line, and points a copy of our go.mod to it.
+    fn mend(&self, program: Program, build: &GoBuild, mend: &Mend) -> Result<tempfile::TempDir, BuildError> {
+        let module = self.module(build);
+        self.fetch(program, || {
+            let mut download = self.go_command(build, "mod");
+            download.args(["download", mend.module]);
+            download
+        })?;
+        let mut list = self.go_command(build, "list");
+        let found = output(list.args(["-m", "-f", "{{.Dir}}", mend.module]), "go")?;
+        let original = PathBuf::from(String::from_utf8_lossy(&found).trim());
+
+        let work = tempfile::tempdir()?;
+        let copy = work.path().join("mended");
+        copy_files(&original, &copy)?;
+        fs::write(copy.join("go.mod"), format!("module {}\n", mend.module))?;
+        let file = copy.join(mend.file);
+        let text = fs::read_to_string(&file)?;
+        if !text.contains(mend.from) {
+            return Err(BuildError::NothingToMend { program, module: mend.module, file: mend.file });
+        }
+        fs::write(&file, text.replace(mend.from, mend.to))?;
+
+        let replaces = format!("{} => ", mend.module);
+        let go_mod: String = fs::read_to_string(module.join("go.mod"))?
+            .lines()
+            .map(|line| match line.split_once(&replaces) {
+                Some((before, _)) => format!("{before}{replaces}{}\n", copy.display()),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        fs::write(work.path().join("go.mod"), go_mod)?;
+        fs::copy(module.join("go.sum"), work.path().join("go.sum"))?;
+        Ok(work)
+    }
+
+    /// A go command in the module's folder, untouched by the user's own Go settings, ended when we are.
+    fn go_command(&self, build: &GoBuild, verb: &str) -> Command {
+        let mut go = Command::new("setpriv");
+        go.args(["--pdeathsig", "INT", "--"]).arg(&self.go).arg(verb);
+        go.current_dir(self.module(build));
+        go.envs([("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off"), ("GOTOOLCHAIN", "local")]);
+        go
+    }
+
+    fn module(&self, build: &GoBuild) -> PathBuf {
+        self.sources.join("go").join(&build.module)
+    }
+
+    fn c_source(&self, source: &str) -> PathBuf {
+        self.sources.join("images").join(source)
+    }
+}
+
+fn flags(build: &GoBuild) -> [&str; 5] {
+    ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &build.ldflags]
+}
+
+/// The files of a Go module of ours, sorted.
+fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for found in fs::read_dir(folder)? {
+            let found = found?;
+            if found.file_type()?.is_dir() { folders.push(found.path()) } else { files.push(found.path()) }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    for file in sources(from)? {
+        let target = to.join(file.strip_prefix(from).unwrap_or(&file));
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // Not fs::copy: the module cache is read-only, and the copy must not be.
+        fs::write(target, fs::read(&file)?)?;
+    }
+    Ok(())
+}
+
+fn run(program: Program, command: &mut Command) -> Result<(), BuildError> {
+    let done = command.output().map_err(|source| start_error(command, source))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&done.stderr);
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+    Err(BuildError::Failed { program, status: done.status, output: shown })
+}
+
+fn output(command: &mut Command, tool: &'static str) -> Result<Vec<u8>, BuildError> {
+    let done = command.output().map_err(|source| start_error(command, source))?;
+    if !done.status.success() {
+        return Err(BuildError::Tool {
+            tool,
+            output: String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+        });
+    }
+    Ok(done.stdout)
+}
+
+fn start_error(command: &Command, source: io::Error) -> BuildError {
+    BuildError::NoCompiler { command: command.get_program().to_string_lossy().into_owned(), source }
+}

@@ -1,0 +1,45 @@
+//! One entry of a content-keyed cache folder: complete or not there.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Gives the folder `root/name`, made by `make` if it is missing.
+///
+/// `make` fills a folder that nobody else sees, which then takes its place in one step: whatever ends it
+/// halfway leaves no entry. Builders of the same entry wait for each other; other entries are not held up.
+pub fn entry<E: From<io::Error>>(
+    root: &Path,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    let path = root.join(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    let locks = root.join("locks");
+    fs::create_dir_all(&locks)?;
+    let lock = File::create(locks.join(name))?;
+    lock.lock()?;
+    if path.exists() {
+        return Ok(path);
+    }
+    let prefix = format!(".{name}.");
+    // We hold the lock, so what bears this prefix is left over from a builder that was killed.
+    for leftover in fs::read_dir(root)? {
+        let leftover = leftover?;
+        if leftover.file_name().to_string_lossy().starts_with(&prefix) {
+            fs::remove_dir_all(leftover.path())?;
+        }
+    }
+    let partial = tempfile::Builder::new().prefix(&prefix).tempdir_in(root)?;
+    make(partial.path())?;
+    for file in fs::read_dir(partial.path())? {
+        File::open(file?.path())?.sync_all()?;
+    }
+    fs::set_permissions(partial.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    fs::rename(partial.path(), &path)?;
+    Ok(path)
+}
