@@ -1,1 +1,26 @@
-//! The domain: membership, quorum, versions, the rules and plan(). No kube, no tokio.
+//! The domain: membership, quorum, versions, the rules and [`plan`]. No kube, no tokio, no clock.
+//!
+//! The controller observes everything anew, calls [`plan`], applies the steps in order and writes the report.
+//! The same function runs in production, in the property tests and under the model checker.
+
+pub mod ids;
+pub mod observation;
+pub mod plan;
+pub mod quorum;
+pub mod report;
+pub mod spec;
+pub mod step;
+pub mod time;
+pub mod version;
+
+pub use ids::{ClusterId, MemberId, Name, Uid};
+pub use observation::{
+    Alarm, AlarmKind, Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod,
+    PodPhase, Read, Recorded, Status,
+};
+pub use plan::{Plan, Rule};
+pub use report::{Condition, ConditionKind, Event, Phase, Report, Severity, Truth};
+pub use spec::{Knobs, Spec, Storage};
+pub use step::{Action, Peer, Step};
+pub use time::Moment;
+pub use version::{HopTable, Version};

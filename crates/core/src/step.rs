@@ -1,0 +1,147 @@
+//! Every act of the controller, each with exactly the identifiers and preconditions that it needs.
+
+use crate::ids::{ClusterId, MemberId, Name, Uid};
+use crate::report::Event;
+use crate::version::Version;
+
+/// A step, and the event to publish once it succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Action {
+    pub step: Step,
+    pub event: Option<Event>,
+}
+
+impl Action {
+    pub fn announcing(step: Step, event: Event) -> Self {
+        Self { step, event: Some(event) }
+    }
+}
+
+impl From<Step> for Action {
+    fn from(step: Step) -> Self {
+        Self { step, event: None }
+    }
+}
+
+/// A member as `--initial-cluster` names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    pub name: Name,
+    pub url: String,
+}
+
+/// Applied in order; the first that fails ends the round, and everything is observed anew.
+/// "unhealthy cluster", "too many learners" and "learner not ready" from etcd are answers to wait on, not errors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Read pods and claims from the API server itself, then plan again: what follows must not rest on a cache.
+    ListLive,
+    /// Write `recorded.seed`, with the resource version that was observed.
+    RecordSeed {
+        name: Name,
+    },
+    /// Write `recorded.cluster`, with the resource version that was observed.
+    RecordCluster {
+        id: ClusterId,
+    },
+    EnsureHeadlessService,
+    EnsureClientService,
+    /// Create or change the disruption budget.
+    SetBudget {
+        min_available: u32,
+    },
+    /// Create the seed's pod (and claim): `new`, alone in its `--initial-cluster`, with a token of its own.
+    CreateSeed {
+        name: Name,
+        version: Version,
+    },
+    /// Create the pod (and claim) of a member that was added and has not started: `existing`, armed with `peers`.
+    CreateMember {
+        id: MemberId,
+        name: Name,
+        version: Version,
+        peers: Vec<Peer>,
+    },
+    /// Create the pod of a member whose data is in the claim of that UID: disarmed, so that it can only resume.
+    ResumeMember {
+        name: Name,
+        version: Version,
+        claim: Uid,
+    },
+    /// One patch with a UID test. `disarm`: bootstrap annotations become `existing` and peers that cannot resolve.
+    /// `serve`: the label that the client Service and the budget select.
+    MarkPod {
+        name: Name,
+        uid: Uid,
+        disarm: bool,
+        serve: bool,
+    },
+    /// Patch the etcd image and the version annotation with a UID test.
+    PatchImage {
+        name: Name,
+        uid: Uid,
+        version: Version,
+    },
+    /// Delete gracefully with a UID precondition; never by force.
+    DeletePod {
+        name: Name,
+        uid: Uid,
+    },
+    /// Delete with a UID precondition.
+    DeleteClaim {
+        name: Name,
+        uid: Uid,
+    },
+    /// Through any healthy voter; the peer URL is derived from the name.
+    AddMember {
+        name: Name,
+        learner: bool,
+    },
+    Promote {
+        id: MemberId,
+        name: Name,
+    },
+    RemoveMember {
+        id: MemberId,
+        name: Name,
+    },
+    /// Asked of the leader itself.
+    MoveLeader {
+        from: MemberId,
+        to: MemberId,
+    },
+    /// Start a throw-away pod that runs `etcd --version` on that node.
+    CheckImage {
+        version: Version,
+        node: Name,
+    },
+    /// Delete the throw-away pod.
+    DropImageCheck {
+        pod: Name,
+        uid: Uid,
+    },
+    /// Compare hashes of two followers at one revision, and remember the outcome for this member and version.
+    CompareHash {
+        member: Name,
+        with: Name,
+        version: Version,
+    },
+}
+
+impl Step {
+    /// A change of etcd's member list.
+    pub fn changes_membership(&self) -> bool {
+        matches!(self, Self::AddMember { .. } | Self::Promote { .. } | Self::RemoveMember { .. })
+    }
+
+    /// Takes something away that may hold data or carry quorum.
+    pub fn is_destructive(&self) -> bool {
+        matches!(
+            self,
+            Self::RemoveMember { .. }
+                | Self::DeletePod { .. }
+                | Self::DeleteClaim { .. }
+                | Self::PatchImage { .. }
+        )
+    }
+}
