@@ -82,7 +82,7 @@ impl Builder {
             Recipe::C { source } => {
                 let mut gcc = Command::new("gcc");
                 gcc.args(["-Os", "-static", "-s", "-o"]).arg(&target).arg(self.c_source(source));
-                run(program, &mut gcc)
+                run(program, &mut gcc)?;
             }
             Recipe::Go(build) => {
                 let mended = build.mend.as_ref().map(|mend| self.mend(program, build, mend)).transpose()?;
@@ -101,9 +101,11 @@ impl Builder {
                 })?;
                 let mut go = prepare("build");
                 go.args(flags(build)).arg("-o").arg(&target).arg(&build.package);
-                run(program, &mut go)
+                run(program, &mut go)?;
             }
         }
+        // On disk before the entry takes its name, so that not even a power cut leaves half a program.
+        Ok(fs::File::open(&target)?.sync_all()?)
     }
 
     /// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.

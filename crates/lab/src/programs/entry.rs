@@ -36,9 +36,6 @@ pub fn entry<E: From<io::Error>>(
     }
     let partial = tempfile::Builder::new().prefix(&prefix).tempdir_in(root)?;
     make(partial.path())?;
-    for file in fs::read_dir(partial.path())? {
-        File::open(file?.path())?.sync_all()?;
-    }
     fs::set_permissions(partial.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     fs::rename(partial.path(), &path)?;
     Ok(path)

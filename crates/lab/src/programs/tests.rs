@@ -1,1 +1,192 @@
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
 
+use super::{BuildError, Builder, EtcdVersion, Program, Programs, entry};
+
+/// A lab folder with one tiny module, a cache, and a stand-in for `go` that follows `script` when it builds to `$out`.
+struct Fixture {
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new(script: &str) -> Self {
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        let module = fixture.module();
+        fs::create_dir_all(&module).unwrap();
+        fs::write(module.join("go.mod"), "module tiny\n\ngo 1.26\n").unwrap();
+        fs::write(module.join("main.go"), "package main\n\nfunc main() { println(\"tiny\") }\n").unwrap();
+        fixture.go(&format!(
+            "case $1 in version) echo fake 1;; list) {{ :; {script_list}; }};; build) echo build >>{log}; while [ \"$1\" != -o ]; do shift; done; out=$2; {script};; esac",
+            script_list = format_args!("[ ! -e {0} ] || sh {0}", fixture.at("list.sh").display()),
+            log = fixture.at("log").display(),
+        ));
+        fixture
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn module(&self) -> PathBuf {
+        self.at("lab/go/coredns")
+    }
+
+    fn go(&self, script: &str) {
+        let go = self.at("go");
+        fs::write(&go, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn programs(&self) -> Programs {
+        self.programs_with(&self.at("go"))
+    }
+
+    fn programs_with(&self, go: &Path) -> Programs {
+        Programs::with_builder(&self.at("cache"), Builder::new(go, &self.at("lab")))
+    }
+
+    fn builds(&self) -> usize {
+        fs::read_to_string(self.at("log")).unwrap_or_default().lines().count()
+    }
+
+    fn cached(&self) -> Vec<String> {
+        let Ok(found) = fs::read_dir(self.at("cache/programs")) else { return Vec::new() };
+        found
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != "locks")
+            .collect()
+    }
+}
+
+const TINY: Program = Program::CoreDns;
+
+#[test]
+fn builds_once() {
+    let fixture = Fixture::new("echo made >$out");
+    assert!(!fixture.programs().is_built(TINY).unwrap());
+    let path = fixture.programs().path(TINY).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "made\n");
+    assert_eq!(path.file_name().unwrap(), "coredns");
+    fixture.programs().ensure(&[TINY, TINY]).unwrap();
+    assert_eq!(fixture.programs().path(TINY).unwrap(), path);
+    assert_eq!(fixture.builds(), 1);
+}
+
+#[test]
+fn what_a_program_is_made_from_is_in_its_key() {
+    let fixture = Fixture::new("echo made >$out");
+    let key = || fixture.programs().entry_name(TINY).unwrap();
+    let mut keys = vec![key()];
+    assert_eq!(key(), keys[0]);
+    fs::write(fixture.module().join("go.sum"), "sum").unwrap();
+    keys.push(key());
+    fs::write(fixture.module().join("main.go"), "package main").unwrap();
+    keys.push(key());
+    fs::create_dir(fixture.module().join("etcd")).unwrap();
+    fs::write(fixture.module().join("etcd/main.go"), "package main").unwrap();
+    keys.push(key());
+    fixture.go("echo fake 2");
+    keys.push(key());
+    let count = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), count);
+}
+
+#[test]
+fn a_failed_build_leaves_nothing_and_says_why() {
+    let fixture = Fixture::new("echo half >$out; echo 'main.go:1: no good' >&2; exit 3");
+    let error = fixture.programs().path(TINY).unwrap_err().to_string();
+    assert!(error.contains("coredns did not build") && error.contains("main.go:1: no good"), "{error}");
+    assert_eq!(fixture.cached(), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_builder_leaves_no_entry_and_the_next_one_clears_up() {
+    let fixture = Fixture::new("echo made >$out");
+    let name = fixture.programs().entry_name(TINY).unwrap();
+    let left = fixture.at("cache/programs").join(format!(".{name}.killed"));
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("coredns"), "hal").unwrap();
+    assert!(!fixture.programs().is_built(TINY).unwrap());
+    let path = fixture.programs().path(TINY).unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), "made\n");
+    assert_eq!(fixture.cached(), [name]);
+}
+
+#[test]
+fn builders_at_once_build_once() {
+    let fixture = Fixture::new("sleep 0.2; echo made >$out");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert!(fixture.programs().path(TINY).unwrap().exists()));
+        }
+    });
+    assert_eq!(fixture.builds(), 1);
+}
+
+#[test]
+fn other_entries_are_not_held_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |out: &Path| fs::write(out.join("file"), "x");
+    entry(folder.path(), "one", |out| {
+        entry(folder.path(), "two", make)?;
+        make(out)
+    })
+    .unwrap();
+    assert!(folder.path().join("one/file").exists() && folder.path().join("two/file").exists());
+}
+
+#[test]
+fn a_download_that_fails_by_chance_is_tried_again() {
+    let fixture = Fixture::new("echo made >$out");
+    let count = fixture.at("count");
+    let fail_twice = format!(
+        "echo x >>{0}; [ $(wc -l <{0}) -gt 2 ] || {{ echo 'dial tcp: i/o timeout' >&2; exit 1; }}",
+        count.display()
+    );
+    fs::write(fixture.at("list.sh"), fail_twice).unwrap();
+    fixture.programs().path(TINY).unwrap();
+    assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 3);
+
+    fs::write(fixture.at("list.sh"), "echo 'no such host' >&2; exit 1").unwrap();
+    fs::write(fixture.module().join("go.sum"), "new").unwrap();
+    let error = fixture.programs().path(TINY).unwrap_err();
+    assert!(matches!(&error, BuildError::Failed { output, .. } if output == "no such host"), "{error}");
+}
+
+#[test]
+fn real_go_and_real_gcc() {
+    let fixture = Fixture::new("");
+    let path = fixture.programs_with(Path::new("go")).path(TINY).unwrap();
+    assert_eq!(Command::new(path).output().unwrap().stderr, b"tiny\n");
+
+    let cache = tempfile::tempdir().unwrap();
+    let pause = Programs::new(cache.path()).path(Program::Pause).unwrap();
+    let linked = Command::new("ldd").arg(pause).output().unwrap();
+    assert!(!linked.status.success(), "pause must be static: {}", String::from_utf8_lossy(&linked.stdout));
+}
+
+#[test]
+fn a_missing_compiler_is_named() {
+    let fixture = Fixture::new("");
+    let error = fixture.programs_with(Path::new("/no/such/go")).path(TINY).unwrap_err().to_string();
+    assert!(error.contains("/no/such/go") && error.contains("Go 1.26"), "{error}");
+}
+
+#[test]
+fn etcd_versions() {
+    for version in EtcdVersion::ALL {
+        assert_eq!(version.as_str().parse::<EtcdVersion>().unwrap(), version);
+        for program in version.programs() {
+            assert!(program.recipe().is_ok());
+        }
+    }
+    assert!(matches!(Program::Etcdutl(EtcdVersion::V3_4_15).recipe(), Err(BuildError::NoEtcdutl(_))));
+    assert!("3.7.0".parse::<EtcdVersion>().unwrap_err().to_string().contains("3.6.16"));
+}
