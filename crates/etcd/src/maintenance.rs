@@ -1,0 +1,194 @@
+//! How a member is, and what can be done to it alone.
+
+use crate::kv::HEALTH_KEY;
+use crate::member::{Ask, Identity};
+use crate::proto::etcdserverpb::{
+    self as pb, alarm_request::AlarmAction, kv_client::KvClient, maintenance_client::MaintenanceClient,
+};
+use crate::{Error, Member, Result};
+use domain::{Alarm, AlarmKind, MemberId, Version};
+use prost::bytes::Bytes;
+use tokio::time::timeout;
+use tonic::Streaming;
+
+/// What a member says of itself. `None` where its version does not say, or knows none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub identity: Identity,
+    pub version: Version,
+    pub leader: Option<MemberId>,
+    pub learner: bool,
+    pub raft_term: u64,
+    pub raft_index: u64,
+    /// From 3.4.
+    pub applied_index: Option<u64>,
+    pub db_size: u64,
+    /// From 3.4.
+    pub db_size_in_use: Option<u64>,
+    /// From 3.6.
+    pub quota: Option<u64>,
+    /// From 3.4: alarms and a missing leader, in etcd's words.
+    pub errors: Vec<String>,
+}
+
+/// The hash of all live and historic keys up to one revision.
+///
+/// Two members' hashes compare only at the same revision with the same compact revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashKv {
+    pub hash: u32,
+    pub revision: i64,
+    pub compact_revision: i64,
+}
+
+/// Which state a snapshot must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// Every write acknowledged before; needs quorum, and a voter.
+    Proven,
+    /// What this member has: all that can be saved when quorum is lost.
+    AsIs,
+}
+
+impl Member {
+    /// Answered by the member alone, learners included, without quorum too as long as it serves at all.
+    pub async fn status(&self) -> Result<Status> {
+        let mut client = MaintenanceClient::new(self.channel.clone());
+        let ask = Ask::Local(pb::StatusRequest {});
+        let answer = self.call(ask, |request| client.status(request)).await?;
+        let version = answer.version.parse().map_err(|_| Error::BadAnswer("its version cannot be read"))?;
+        Ok(Status {
+            identity: self.check(answer.header.as_ref())?,
+            version,
+            leader: said(answer.leader).map(MemberId),
+            learner: answer.is_learner,
+            raft_term: answer.raft_term,
+            raft_index: answer.raft_index,
+            applied_index: said(answer.raft_applied_index),
+            db_size: size(answer.db_size)?,
+            db_size_in_use: said(size(answer.db_size_in_use)?),
+            quota: said(size(answer.db_size_quota)?),
+            errors: answer.errors,
+        })
+    }
+
+    /// Proves, by a linearizable read, that there is a quorum and that this member has all that it agreed on.
+    pub async fn health(&self) -> Result<()> {
+        let mut client = KvClient::new(self.channel.clone());
+        let ask = pb::RangeRequest { key: HEALTH_KEY.into(), count_only: true, ..Default::default() };
+        match self.call(Ask::Cluster(ask), |request| client.range(request)).await {
+            // Rights are looked at after the read was agreed on, so a refusal proves as much.
+            Ok(_) | Err(Error::Denied(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Scans all keys: not on the leader, and rarely. From 3.3.
+    pub async fn hash_kv(&self, revision: i64) -> Result<HashKv> {
+        let mut client = MaintenanceClient::new(self.channel.clone());
+        let ask = Ask::Local(pb::HashKvRequest { revision });
+        let answer = self.call(ask, |request| client.hash_kv(request)).await?;
+        Ok(HashKv {
+            hash: answer.hash,
+            revision: said(answer.hash_revision).unwrap_or(revision),
+            compact_revision: answer.compact_revision,
+        })
+    }
+
+    /// The alarms of all members.
+    pub async fn alarms(&self) -> Result<Vec<Alarm>> {
+        let ask = pb::AlarmRequest { action: AlarmAction::Get.into(), ..Default::default() };
+        let answer = self.alarm(ask).await?;
+        Ok(answer.alarms.iter().filter_map(known_alarm).collect())
+    }
+
+    /// Takes an alarm back; etcd raises it again if its reason remains.
+    pub async fn disarm(&self, alarm: Alarm) -> Result<()> {
+        self.status().await?;
+        let kind = match alarm.kind {
+            AlarmKind::NoSpace => pb::AlarmType::Nospace,
+            AlarmKind::Corrupt => pb::AlarmType::Corrupt,
+        };
+        self.alarm(pb::AlarmRequest {
+            action: AlarmAction::Deactivate.into(),
+            member_id: alarm.member.0,
+            alarm: kind.into(),
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn alarm(&self, ask: pb::AlarmRequest) -> Result<pb::AlarmResponse> {
+        let mut client = MaintenanceClient::new(self.channel.clone());
+        self.call(Ask::Cluster(ask), |request| client.alarm(request)).await
+    }
+
+    /// Gives free pages back to the file system. The member answers nothing else meanwhile.
+    pub async fn defragment(&self) -> Result<()> {
+        self.status().await?;
+        let mut client = MaintenanceClient::new(self.channel.clone());
+        self.call_unsigned(Ask::Local(pb::DefragmentRequest {}), |request| client.defragment(request)).await?;
+        Ok(())
+    }
+
+    /// The whole database, followed by the SHA-256 of it. The deadline holds for each piece.
+    pub async fn snapshot(&self, freshness: Freshness) -> Result<Snapshot> {
+        match freshness {
+            Freshness::Proven => self.health().await?,
+            // Pieces of a snapshot do not say who sent them.
+            Freshness::AsIs => drop(self.status().await?),
+        }
+        let mut client = MaintenanceClient::new(self.channel.clone());
+        let request = Ask::Local(pb::SnapshotRequest {}).request();
+        let pieces = timeout(self.deadline(), client.snapshot(request))
+            .await
+            .map_err(|_| Error::TimedOut)?
+            .map_err(|status| Error::of(&status))?
+            .into_inner();
+        Ok(Snapshot { pieces, member: self.clone(), remaining: u64::MAX })
+    }
+}
+
+/// A snapshot on its way.
+#[derive(Debug)]
+pub struct Snapshot {
+    pieces: Streaming<pb::SnapshotResponse>,
+    member: Member,
+    remaining: u64,
+}
+
+impl Snapshot {
+    /// The next piece, `None` after the last. A stream that ends early is an error.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        let piece = timeout(self.member.deadline(), self.pieces.message())
+            .await
+            .map_err(|_| Error::TimedOut)?
+            .map_err(|status| Error::of(&status))?;
+        match piece {
+            Some(piece) => {
+                self.remaining = piece.remaining_bytes;
+                Ok(Some(piece.blob))
+            }
+            None if self.remaining == 0 => Ok(None),
+            None => Err(Error::BadAnswer("the snapshot ended early")),
+        }
+    }
+}
+
+/// Zero is how the protocol leaves a field out.
+fn said<T: PartialEq + Default>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+fn size(bytes: i64) -> Result<u64> {
+    bytes.try_into().map_err(|_| Error::BadAnswer("a size is negative"))
+}
+
+fn known_alarm(alarm: &pb::AlarmMember) -> Option<Alarm> {
+    let kind = match alarm.alarm() {
+        pb::AlarmType::None => return None,
+        pb::AlarmType::Nospace => AlarmKind::NoSpace,
+        pb::AlarmType::Corrupt => AlarmKind::Corrupt,
+    };
+    Some(Alarm { member: MemberId(alarm.member_id), kind })
+}
