@@ -3,7 +3,7 @@
 //! A failed read is [`Read::Unknown`], never "gone". Answers of etcd count only if the response header carried the
 //! recorded cluster ID and the member ID of the member that was asked; any other answer is `Unknown`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::time::Moment;
@@ -57,6 +57,9 @@ pub struct Observation {
     pub leaderless_since: Option<Moment>,
     /// The node of a pod that is gone now, as remembered from when it was there. Absent if nothing is remembered.
     pub last_nodes: BTreeMap<Name, NodeState>,
+    /// Members that this very process added and has not yet tried to create a pod for. Kept in memory: after a crash
+    /// it is empty, and an unstarted voter without a pod may then have voted already.
+    pub just_added: BTreeSet<MemberId>,
     /// Unused random member names, at least as many as a cluster can have members.
     pub fresh_names: Vec<Name>,
 }
@@ -71,6 +74,8 @@ pub struct Recorded {
     pub cluster: Option<ClusterId>,
     /// Names of the voters as last written to status: a hint for reports when no member answers.
     pub voters: Vec<Name>,
+    /// `currentVersion` as last written to status.
+    pub version: Option<Version>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -96,8 +101,12 @@ pub struct Pod {
     pub template: String,
     /// The UID of the claim that it was created with.
     pub claim: Option<Uid>,
+    pub created: Moment,
     /// When it was created, or its image last changed by us: the later of the two.
     pub changed: Moment,
+    /// False while the etcd container is visibly not yet the one of the patched image (the image in the container's
+    /// status is another). True where there is nothing to compare.
+    pub updated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

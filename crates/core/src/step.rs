@@ -4,22 +4,22 @@ use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::report::Event;
 use crate::version::Version;
 
-/// A step, and the event to publish once it succeeded.
+/// A step, and the events to publish once it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
     pub step: Step,
-    pub event: Option<Event>,
+    pub events: Vec<Event>,
 }
 
-impl Action {
-    pub fn announcing(step: Step, event: Event) -> Self {
-        Self { step, event: Some(event) }
+impl Step {
+    pub fn announcing(self, events: impl Into<Vec<Event>>) -> Action {
+        Action { step: self, events: events.into() }
     }
 }
 
 impl From<Step> for Action {
     fn from(step: Step) -> Self {
-        Self { step, event: None }
+        Self { step, events: Vec::new() }
     }
 }
 
