@@ -94,7 +94,7 @@ impl Builder {
                     }
                     go
                 };
-                self.fetch(program, || {
+                fetch(program, || {
                     let mut list = prepare("list");
                     list.args(["-deps", "-f", "", &build.package]);
                     list
@@ -108,24 +108,10 @@ impl Builder {
         Ok(fs::File::open(&target)?.sync_all()?)
     }
 
-    /// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.
-    fn fetch(&self, program: Program, command: impl Fn() -> Command) -> Result<(), BuildError> {
-        let mut attempt = 1;
-        loop {
-            match run(program, &mut command()) {
-                Err(BuildError::Failed { .. }) if attempt < FETCH_ATTEMPTS => {
-                    thread::sleep(Duration::from_secs(u64::from(attempt)));
-                    attempt += 1;
-                }
-                result => return result,
-            }
-        }
-    }
-
     /// Copies a dependency out of Go's read-only module cache, changes the one line, and points a copy of our go.mod to it.
     fn mend(&self, program: Program, build: &GoBuild, mend: &Mend) -> Result<tempfile::TempDir, BuildError> {
         let module = self.module(build);
-        self.fetch(program, || {
+        fetch(program, || {
             let mut download = self.go_command(build, "mod");
             download.args(["download", mend.module]);
             download
@@ -173,6 +159,20 @@ impl Builder {
 
     fn c_source(&self, source: &str) -> PathBuf {
         self.sources.join("images").join(source)
+    }
+}
+
+/// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.
+fn fetch(program: Program, command: impl Fn() -> Command) -> Result<(), BuildError> {
+    let mut attempt = 1;
+    loop {
+        match run(program, &mut command()) {
+            Err(BuildError::Failed { .. }) if attempt < FETCH_ATTEMPTS => {
+                thread::sleep(Duration::from_secs(u64::from(attempt)));
+                attempt += 1;
+            }
+            result => return result,
+        }
     }
 }
 

@@ -151,21 +151,21 @@ impl Program {
         }))
     }
 
-    /// The package's name changed with etcd's home; since 3.5 the server has no main package that another module can build.
+    /// The packages moved with etcd's home; since 3.5 the server has no main package that another module can build.
     fn etcd_package(self, version: EtcdVersion) -> Option<&'static str> {
-        let (etcd, etcdctl, etcdutl) = match version {
+        let [server, client, tool] = match version {
             EtcdVersion::V3_1_10 | EtcdVersion::V3_2_13 | EtcdVersion::V3_3_12 => {
-                ("github.com/coreos/etcd", "github.com/coreos/etcd/etcdctl", None)
+                [Some("github.com/coreos/etcd"), Some("github.com/coreos/etcd/etcdctl"), None]
             }
-            EtcdVersion::V3_4_15 => ("go.etcd.io/etcd", "go.etcd.io/etcd/etcdctl", None),
+            EtcdVersion::V3_4_15 => [Some("go.etcd.io/etcd"), Some("go.etcd.io/etcd/etcdctl"), None],
             EtcdVersion::V3_5_16 | EtcdVersion::V3_5_35 | EtcdVersion::V3_6_4 | EtcdVersion::V3_6_16 => {
-                ("./etcd", "go.etcd.io/etcd/etcdctl/v3", Some("go.etcd.io/etcd/etcdutl/v3"))
+                [Some("./etcd"), Some("go.etcd.io/etcd/etcdctl/v3"), Some("go.etcd.io/etcd/etcdutl/v3")]
             }
         };
         match self {
-            Self::Etcd(_) => Some(etcd),
-            Self::Etcdctl(_) => Some(etcdctl),
-            _ => etcdutl,
+            Self::Etcd(_) => server,
+            Self::Etcdctl(_) => client,
+            _ => tool,
         }
     }
 }
