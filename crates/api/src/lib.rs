@@ -1,1 +1,17 @@
 //! Types of every custom resource, their CRDs, names, labels, conditions and reasons.
+//!
+//! Each kind of name that others may rely on lives in one module: [`labels`], [`annotations`], [`conditions`],
+//! [`events`] and [`names`]. The CRDs in `deploy/crds` are made from the types by `cargo run -p api --example crds`.
+
+pub mod annotations;
+pub mod conditions;
+pub mod crd;
+pub mod events;
+pub mod labels;
+pub mod names;
+pub mod v1beta2;
+
+pub use v1beta2::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
+
+/// API group of the etcd resources, as coreos named it; also the prefix of our own labels and annotations.
+pub const GROUP: &str = "etcd.database.coreos.com";

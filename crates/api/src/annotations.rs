@@ -1,0 +1,20 @@
+//! Annotations of the pods that we make.
+
+/// Version of etcd that the pod was last set to run, without a leading `v`.
+pub const VERSION: &str = "etcd.version";
+/// Value of `--initial-cluster-state`, which the kubelet reads anew at every start of the container.
+pub const INITIAL_CLUSTER_STATE: &str = "etcd.database.coreos.com/initial-cluster-state";
+/// Value of `--initial-cluster`, which the kubelet reads anew at every start of the container.
+pub const INITIAL_CLUSTER: &str = "etcd.database.coreos.com/initial-cluster";
+/// Hash of what `spec.pod` asked for when the pod was made; another hash means that it is to be rolled out.
+pub const TEMPLATE_HASH: &str = "etcd.database.coreos.com/template-hash";
+/// UID of the claim that holds the member's data: a claim of the same name and another UID is not that data.
+pub const VOLUME_UID: &str = "etcd.database.coreos.com/volume-uid";
+
+/// [`INITIAL_CLUSTER_STATE`] of the seed of a new cluster.
+pub const STATE_NEW: &str = "new";
+/// [`INITIAL_CLUSTER_STATE`] of every other member, and of the seed once it has started.
+pub const STATE_EXISTING: &str = "existing";
+/// [`INITIAL_CLUSTER`] of a member that has started. A member with data ignores it; one whose data was wiped does not
+/// find its own name in it and exits, instead of making a second cluster.
+pub const DISARMED: &str = "data-lost=http://data-lost.invalid:2380";
