@@ -1,18 +1,12 @@
 //! Every program is really what its name says. Builds what is missing, which takes long the first time.
 
-use std::process::Command;
+use std::{io, path::Path, process::Command};
 
 use lab::programs::{EtcdVersion, KUBERNETES_VERSION, Program, Programs, default_cache};
 
-fn says(programs: &Programs, program: Program, argument: &str, wanted: &str) {
-    let path = programs.path(program).unwrap();
-    let output = Command::new(path).arg(argument).env("ETCDCTL_API", "3").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert!(
-        output.status.success() && text.contains(wanted),
-        "{program} {argument}: wanted {wanted}, got {text}"
-    );
+fn printed(program: &Path, words: &[&str]) -> io::Result<String> {
+    let output = Command::new(program).args(words).env("ETCDCTL_API", "3").output()?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 #[test]
@@ -24,35 +18,28 @@ fn kubernetes_says_its_version() {
         Program::KubeScheduler,
         Program::Kubelet,
         Program::KubeProxy,
+        Program::Kubectl,
     ];
     programs.ensure(&all).unwrap();
     for program in all {
-        says(&programs, program, "--version", &format!("v{KUBERNETES_VERSION}"));
+        let words: &[&str] = if program == Program::Kubectl { &["version", "--client"] } else { &["--version"] };
+        let text = printed(&programs.path(program).unwrap(), words).unwrap();
+        assert!(text.contains(&format!("v{KUBERNETES_VERSION}\n")), "{program}: {text}");
     }
-    let client = Command::new(programs.path(Program::Kubectl).unwrap())
-        .args(["version", "--client"])
-        .output()
-        .unwrap();
-    assert!(String::from_utf8_lossy(&client.stdout).contains(&format!("v{KUBERNETES_VERSION}")));
 }
 
 #[test]
 fn every_etcd_says_its_version() {
     let programs = Programs::new(&default_cache().unwrap());
-    let all: Vec<_> = EtcdVersion::ALL.into_iter().flat_map(EtcdVersion::programs).collect();
-    programs.ensure(&all).unwrap();
-    for program in all {
-        match program {
-            Program::Etcd(version) => {
-                says(&programs, program, "--version", &format!("etcd Version: {version}\n"))
-            }
-            Program::Etcdctl(version) => {
-                says(&programs, program, "version", &format!("etcdctl version: {version}\n"))
-            }
-            Program::Etcdutl(version) => {
-                says(&programs, program, "version", &format!("etcdutl version: {version}\n"))
-            }
-            _ => unreachable!(),
+    for version in EtcdVersion::ALL {
+        programs.ensure(&version.programs()).unwrap();
+        for program in version.programs() {
+            let (word, wanted) = match program {
+                Program::Etcd(_) => ("--version", format!("etcd Version: {version}\n")),
+                _ => ("version", format!("{} version: {version}\n", program.file_name())),
+            };
+            let text = printed(&programs.path(program).unwrap(), &[word]).unwrap();
+            assert!(text.contains(&wanted), "{program}: {text}");
         }
     }
 }

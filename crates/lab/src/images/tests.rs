@@ -84,7 +84,7 @@ fn an_archive_comes_back_as_it_went() {
     let archive = folder.at("image.tar");
     images.export(&image, &archive).unwrap();
     assert_eq!(load(&archive, &folder.registry()).unwrap(), image.names);
-    images.publish(&[image.clone()], &Registry::new(&folder.at("other"))).unwrap();
+    images.publish(std::slice::from_ref(&image), &Registry::new(&folder.at("other"))).unwrap();
     let original = Registry::new(&folder.at("other")).resolve(&image.names[0]).unwrap();
     assert!(original.is_some());
     assert_eq!(folder.registry().resolve(&image.names[0]).unwrap(), original);
@@ -192,9 +192,9 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
-            found.extend(walk(&entry.path()))
+            found.extend(walk(&entry.path()));
         } else {
-            found.push(entry.path())
+            found.push(entry.path());
         }
     }
     found
