@@ -1,0 +1,89 @@
+//! What every lab runs inside: DNS and volumes. Applied like any user's manifests, through the API server.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::layout::{DNS_SERVICE, Layout};
+use crate::net::netns_path;
+use crate::node::Node;
+use crate::process::run;
+use crate::wait::until;
+
+const COREDNS: &str = include_str!("../../../lab/manifests/coredns.yaml");
+const VOLUMES: &str = include_str!("../../../lab/manifests/volumes.yaml");
+
+/// Objects that are as they should be are left alone by the API server.
+pub async fn apply(lab: &Layout, client: &Client) -> Result<()> {
+    for object in documents(COREDNS)?.into_iter().chain(documents(VOLUMES)?).chain([volume_folders(lab)?]) {
+        let name = object.name_any();
+        let api = api_of(client, &object)?;
+        api.patch(&name, &PatchParams::apply("lab").force(), &Patch::Apply(&object)).await?;
+    }
+    Ok(())
+}
+
+/// Each node has a folder of its own: no node sees another's data.
+fn volume_folders(lab: &Layout) -> Result<DynamicObject> {
+    let paths: Vec<_> = Node::all(lab).map(|n| json!({"node": n.name(), "paths": [n.volumes()]})).collect();
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "local-path-nodes", "namespace": "kube-system"},
+        "data": {"config.json": json!({"nodePathMap": paths}).to_string()},
+    });
+    serde_json::from_value(map).map_err(|e| Error::other("volume folders", e))
+}
+
+fn documents(yaml: &str) -> Result<Vec<DynamicObject>> {
+    serde_saphyr::from_multiple(yaml).map_err(|e| Error::other("manifest", e))
+}
+
+fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
+    let types = object.types.as_ref().ok_or_else(|| Error::other("manifest", "an object without kind"))?;
+    let gvk = GroupVersionKind::try_from(types).map_err(|e| Error::other("manifest", e))?;
+    let resource = ApiResource::from_gvk(&gvk);
+    Ok(match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    })
+}
+
+/// DNS answers once kube-proxy knows the Service and CoreDNS serves: asked from a node, as a pod would.
+async fn dns_answers(lab: &Layout) -> Result<()> {
+    let net = format!("--net={}", netns_path(&lab.node_netns(1)).display());
+    let server = DNS_SERVICE.to_string();
+    until("DNS", Duration::from_secs(180), async || {
+        let asked = run(&[
+            "nsenter",
+            &net,
+            "timeout",
+            "1",
+            "busybox",
+            "nslookup",
+            "kubernetes.default.svc.cluster.local",
+            &server,
+        ]);
+        Ok(asked.map(drop).map_err(|e| e.to_string()))
+    })
+    .await
+}
+
+/// DNS answers and a claim would be served.
+pub async fn ready(lab: &Layout, client: &Client) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
+    until("the volume provisioner", Duration::from_secs(180), async || {
+        let status = deployments.get("local-path").await?.status.unwrap_or_default();
+        Ok(status
+            .available_replicas
+            .filter(|n| *n > 0)
+            .ok_or(format!("{} pods, none available", status.replicas.unwrap_or(0))))
+    })
+    .await?;
+    dns_answers(lab).await
+}

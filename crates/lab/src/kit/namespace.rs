@@ -1,0 +1,77 @@
+//! A namespace for one test: made fresh, removed at the end, bundled up first if the test failed.
+
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use std::time::Duration;
+
+use super::bundle;
+use crate::Lab;
+use crate::error::Result;
+use crate::wait::until;
+
+pub struct TestNamespace<'a> {
+    pub lab: &'a Lab,
+    pub client: Client,
+    pub name: String,
+}
+
+impl<'a> TestNamespace<'a> {
+    /// `prefix` is what a person will recognise the test by.
+    pub async fn new(lab: &'a Lab, prefix: &str) -> Result<Self> {
+        let client = lab.client().await?;
+        let api: Api<Namespace> = Api::all(client.clone());
+        let mut namespace = Namespace::default();
+        namespace.metadata.generate_name = Some(format!("{prefix}-"));
+        namespace.metadata.labels = Some([("lab/test".to_owned(), prefix.to_owned())].into());
+        let name = api.create(&PostParams::default(), &namespace).await?.name_any();
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
+        until("the default service account", Duration::from_secs(60), async || {
+            Ok(accounts.get("default").await)
+        })
+        .await?;
+        Ok(Self { lab, client, name })
+    }
+
+    /// Objects of this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Runs the test, then removes the namespace; what was there when it failed is kept in a folder that is printed.
+    pub async fn run<E: std::fmt::Display>(
+        self,
+        test: impl AsyncFnOnce(&Self) -> Result<(), E>,
+    ) -> Result<(), String> {
+        use futures::FutureExt as _;
+        let done = std::panic::AssertUnwindSafe(test(&self)).catch_unwind().await;
+        let failure = match &done {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(panic) => Some(panic_text(panic.as_ref())),
+        };
+        let failure = match failure {
+            None => None,
+            Some(message) => {
+                let folder = bundle::collect(&self).await;
+                Some(format!("{message}\n\nwhat was there is in {folder}"))
+            }
+        };
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let removed = api.delete(&self.name, &DeleteParams::background()).await;
+        match failure {
+            Some(message) => Err(message),
+            None => removed.map(drop).map_err(|e| format!("namespace {}: {e}", self.name)),
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        .unwrap_or_else(|| "panicked".into())
+}

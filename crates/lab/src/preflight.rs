@@ -1,0 +1,71 @@
+//! What the machine must offer, checked before anything is touched: one clear line for what is missing.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+
+use crate::error::{Error, Result};
+use crate::layout::{self, MAX_NODES, state_root};
+use crate::process::run;
+
+const NEEDED_GIB: u64 = 8;
+
+pub fn check(name: &str, nodes: u8, cache: &Path) -> Result<()> {
+    layout::check_name(name)?;
+    if nodes > MAX_NODES {
+        return Err(Error::usage(format!("a lab has 1 to {MAX_NODES} nodes, not {nodes}")));
+    }
+    root()?;
+    kernel()?;
+    disk(&state_root())?;
+    disk(cache)
+}
+
+pub fn root() -> Result<()> {
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Error::usage("the lab makes namespaces, mounts and cgroups: run it as root"))
+}
+
+/// Each feature is tried or read, never guessed from a kernel version.
+fn kernel() -> Result<()> {
+    let missing = |feature: &str, why: &str| {
+        Err(Error::usage(format!(
+            "this kernel lacks {feature} ({why}); load its module or use another kernel"
+        )))
+    };
+    let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    for (feature, why) in [("overlay", "container images"), ("tmpfs", "nodes of their own")] {
+        let known = filesystems.lines().any(|l| l.split_whitespace().last() == Some(feature));
+        if !known && run(&["modprobe", feature]).is_err() {
+            return missing(feature, why);
+        }
+    }
+    for (namespace, why) in [("net", "nodes"), ("mnt", "nodes"), ("pid", "nodes"), ("uts", "host names")] {
+        if !Path::new("/proc/self/ns").join(namespace).exists() {
+            return missing(&format!("{namespace} namespaces"), why);
+        }
+    }
+    if !Path::new("/sys/fs/cgroup").join("cgroup.controllers").exists()
+        && !Path::new("/sys/fs/cgroup/memory").exists()
+    {
+        return missing("cgroups", "resource limits of pods");
+    }
+    Ok(())
+}
+
+fn disk(path: &Path) -> Result<()> {
+    let existing = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
+    let stat = statvfs(existing).map_err(|e| Error::other(existing.display().to_string(), e))?;
+    let free = stat.blocks_available() * stat.fragment_size() / (1 << 30);
+    if free >= NEEDED_GIB {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "no disk space: {} has {free} GiB free, the lab needs {NEEDED_GIB}",
+        existing.display()
+    )))
+}

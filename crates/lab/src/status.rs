@@ -1,0 +1,83 @@
+//! How a lab is: every component with its process and its health.
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::api::{Api, ListParams};
+use serde::Serialize;
+
+use crate::control::{Control, processes};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::node::{Agent, Node};
+use crate::up;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub component: String,
+    pub node: String,
+    pub pid: Option<i32>,
+    pub age_seconds: Option<u64>,
+    pub health: Health,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    Healthy,
+    /// The process runs, but does not answer or is not Ready.
+    Unhealthy,
+    Stopped,
+}
+
+impl Health {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Unhealthy => "unhealthy",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+pub async fn status(lab: &Layout) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> =
+        Control::of(lab).into_iter().map(|c| row(lab, c.name(), "control", || c.answers(lab))).collect();
+    let ready = ready_nodes(lab).await;
+    for node in Node::all(lab) {
+        let name = node.name();
+        for agent in Agent::ALL {
+            let healthy = agent != Agent::Kubelet || ready.contains(&name);
+            rows.push(row(lab, &node.component(agent), &name, || healthy));
+        }
+    }
+    Ok(rows)
+}
+
+fn row(lab: &Layout, component: &str, node: &str, answers: impl FnOnce() -> bool) -> Row {
+    let process = processes(lab).alive(component);
+    let health = match &process {
+        None => Health::Stopped,
+        Some(_) if answers() => Health::Healthy,
+        Some(_) => Health::Unhealthy,
+    };
+    Row {
+        component: component.to_owned(),
+        node: node.to_owned(),
+        pid: process.as_ref().map(|p| p.pid),
+        age_seconds: process.and_then(|p| p.age()).map(|a| a.as_secs()),
+        health,
+    }
+}
+
+/// Without an API server no node counts as Ready: that is what a user of the cluster would see.
+async fn ready_nodes(lab: &Layout) -> Vec<String> {
+    if !lab.is_full() || !Control::ApiServer.answers(lab) {
+        return vec![];
+    }
+    let list = async {
+        let api: Api<KubeNode> = Api::all(up::client(lab).await?);
+        Ok::<_, crate::error::Error>(api.list(&ListParams::default()).await?.items)
+    };
+    let nodes = tokio::time::timeout(std::time::Duration::from_secs(5), list).await;
+    let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
+    nodes.iter().filter(|n| up::is_ready(n)).filter_map(|n| n.metadata.name.clone()).collect()
+}
