@@ -100,6 +100,8 @@ impl Builder {
                     list
                 })?;
                 let mut go = prepare("build");
+                // What a killed go leaves behind goes with the unfinished entry.
+                go.env("GOTMPDIR", out);
                 go.args(flags(build)).arg("-o").arg(&target).arg(&build.package);
                 run(program, &mut go)?;
             }
@@ -145,9 +147,9 @@ impl Builder {
     }
 
     /// A go command in the module's folder, untouched by the user's own Go settings, ended when we are.
-    fn go_command(&self, build: &GoBuild, verb: &str) -> Command {
+    pub fn go_command(&self, build: &GoBuild, verb: &str) -> Command {
         let mut go = Command::new("setpriv");
-        go.args(["--pdeathsig", "INT", "--"]).arg(&self.go).arg(verb);
+        go.args(["--pdeathsig", "TERM", "--"]).arg(&self.go).arg(verb);
         go.current_dir(self.module(build));
         go.envs([("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off"), ("GOTOOLCHAIN", "local")]);
         go

@@ -26,17 +26,25 @@ pub fn entry<E: From<io::Error>>(
     if path.exists() {
         return Ok(path);
     }
-    let prefix = format!(".{name}.");
-    // We hold the lock, so what bears this prefix is left over from a builder that was killed.
-    for leftover in fs::read_dir(root)? {
-        let leftover = leftover?;
-        if leftover.file_name().to_string_lossy().starts_with(&prefix) {
-            fs::remove_dir_all(leftover.path())?;
-        }
-    }
-    let partial = tempfile::Builder::new().prefix(&prefix).tempdir_in(root)?;
+    clear_up(root, &locks, name)?;
+    let partial = tempfile::Builder::new().prefix(&format!(".{name}.")).tempdir_in(root)?;
     make(partial.path())?;
     fs::set_permissions(partial.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     fs::rename(partial.path(), &path)?;
     Ok(path)
+}
+
+/// Removes what builders that were killed have left: folders that bear an entry's name while nobody holds its lock.
+fn clear_up(root: &Path, locks: &Path, held: &str) -> io::Result<()> {
+    for found in fs::read_dir(root)? {
+        let found = found?.file_name().to_string_lossy().into_owned();
+        let Some((name, _)) = found.strip_prefix('.').and_then(|rest| rest.rsplit_once('.')) else {
+            continue;
+        };
+        let lock = File::create(locks.join(name))?;
+        if name == held || lock.try_lock().is_ok() {
+            fs::remove_dir_all(root.join(&found))?;
+        }
+    }
+    Ok(())
 }

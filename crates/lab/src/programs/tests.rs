@@ -4,9 +4,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
+    time::{Duration, Instant},
 };
 
-use super::{BuildError, Builder, EtcdVersion, Program, Programs, entry};
+use super::{BuildError, Builder, EtcdVersion, Program, Programs, entry, program::Recipe};
 
 /// A lab folder with one tiny module, a cache, and a stand-in for `go` that follows `script` when it builds to `$out`.
 struct Fixture {
@@ -110,9 +111,11 @@ fn a_failed_build_leaves_nothing_and_says_why() {
 fn a_killed_builder_leaves_no_entry_and_the_next_one_clears_up() {
     let fixture = Fixture::new("echo made >$out");
     let name = fixture.programs().entry_name(TINY).unwrap();
-    let left = fixture.at("cache/programs").join(format!(".{name}.killed"));
-    fs::create_dir_all(&left).unwrap();
-    fs::write(left.join("coredns"), "hal").unwrap();
+    for left in [format!(".{name}.killed"), ".other-program.killed".to_owned()] {
+        let left = fixture.at("cache/programs").join(left);
+        fs::create_dir_all(&left).unwrap();
+        fs::write(left.join("coredns"), "hal").unwrap();
+    }
     assert!(!fixture.programs().is_built(TINY).unwrap());
     let path = fixture.programs().path(TINY).unwrap();
     assert_eq!(fs::read_to_string(path).unwrap(), "made\n");
@@ -131,12 +134,33 @@ fn builders_at_once_build_once() {
 }
 
 #[test]
+fn a_killed_lab_takes_its_compiler_along() {
+    let fixture = Fixture::new("exec sleep 30");
+    let builder = Builder::new(&fixture.at("go"), &fixture.at("lab"));
+    let Ok(Recipe::Go(build)) = TINY.recipe() else { unreachable!() };
+    // For the kernel, the thread that started the compiler is its parent.
+    let mut child = thread::scope(|scope| {
+        let parent = scope.spawn(|| {
+            let child = builder.go_command(&build, "build").arg("-o").arg(fixture.at("out")).spawn().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while fixture.builds() == 0 {
+                assert!(Instant::now() < deadline, "the compiler does not start");
+                thread::sleep(Duration::from_millis(5));
+            }
+            child
+        });
+        parent.join().unwrap()
+    });
+    assert!(!child.wait().unwrap().success());
+}
+
+#[test]
 fn other_entries_are_not_held_up() {
     let folder = tempfile::tempdir().unwrap();
     let make = |out: &Path| fs::write(out.join("file"), "x");
     entry(folder.path(), "one", |out| {
-        entry(folder.path(), "two", make)?;
-        make(out)
+        make(out)?;
+        entry(folder.path(), "two", make).map(drop)
     })
     .unwrap();
     assert!(folder.path().join("one/file").exists() && folder.path().join("two/file").exists());
