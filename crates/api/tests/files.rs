@@ -1,4 +1,5 @@
 //! The committed CRDs are the ones that the types make.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // every line here is a test
 
 use std::{fs, path::Path};
 

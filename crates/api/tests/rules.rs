@@ -1,4 +1,5 @@
 //! The CEL rules of the CRD, one by one: what passes, and what the refusal says.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // every line here is a test
 
 use api::crd::etcd_cluster_crd;
 use kube::core::cel::{ValidationErrors, Validator};

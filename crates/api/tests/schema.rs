@@ -1,4 +1,5 @@
 //! The schema of the CRD: every field of coreos, structural, strict, and described.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // every line here is a test
 
 use api::{EtcdCluster, crd::etcd_cluster_crd};
 use rstest::rstest;

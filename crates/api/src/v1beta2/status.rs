@@ -50,6 +50,9 @@ pub struct EtcdClusterStatus {
     /// Version that the members are being moved to; empty when there is nothing to move.
     #[serde(default)]
     pub target_version: String,
+    /// The member that the cluster began with: recorded before its pod is made, so that no other ever begins one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub seed: String,
     /// etcd's own ID of this cluster, in hex. Once recorded, no other cluster is ever taken for this one.
     #[serde(rename = "clusterID", default, skip_serializing_if = "String::is_empty")]
     pub cluster_id: String,
