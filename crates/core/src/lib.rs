@@ -8,17 +8,20 @@ pub mod observation;
 pub mod plan;
 pub mod quorum;
 pub mod report;
+mod rules;
 pub mod spec;
+mod status;
 pub mod step;
 pub mod time;
 pub mod version;
+mod view;
 
 pub use ids::{ClusterId, MemberId, Name, Uid};
 pub use observation::{
     Alarm, AlarmKind, Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod,
     PodPhase, Read, Recorded, Status,
 };
-pub use plan::{Plan, Rule};
+pub use plan::{Plan, Rule, plan};
 pub use report::{Condition, ConditionKind, Event, Phase, Report, Severity, Truth};
 pub use spec::{Knobs, Spec, Storage};
 pub use step::{Action, Peer, Step};

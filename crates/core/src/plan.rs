@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
+use crate::observation::Observation;
 use crate::report::Report;
-use crate::step::Action;
+use crate::rules::{Decision, GATES, RULES};
+use crate::spec::Spec;
+use crate::status;
+use crate::step::{Action, Step};
+use crate::time::Moment;
+use crate::view::View;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -27,11 +33,12 @@ pub enum Rule {
     Unknown,
     Stray,
     ReplaceLost,
+    Abandon,
     Resume,
     Start,
+    Serve,
     Promote,
     ReplaceUnresponsive,
-    Serve,
     Scale,
     Upgrade,
     Template,
@@ -48,15 +55,77 @@ impl Rule {
             Self::Unknown => "Unknown",
             Self::Stray => "Stray",
             Self::ReplaceLost => "ReplaceLost",
+            Self::Abandon => "Abandon",
             Self::Resume => "Resume",
             Self::Start => "Start",
+            Self::Serve => "Serve",
             Self::Promote => "Promote",
             Self::ReplaceUnresponsive => "ReplaceUnresponsive",
-            Self::Serve => "Serve",
             Self::Scale => "Scale",
             Self::Upgrade => "Upgrade",
             Self::Template => "Template",
             Self::Steady => "Steady",
         }
+    }
+}
+
+/// Members are polled this often at rest: a lost quorum shows within ten seconds.
+const POLL: Duration = Duration::from_secs(4);
+/// And this often while something is under way.
+const POLL_BUSY: Duration = Duration::from_millis(250);
+
+/// The next steps for this cluster. Pure: the same arguments give the same plan.
+pub fn plan(spec: &Spec, seen: &Observation, now: Moment) -> Plan {
+    let view = View { spec, seen, now };
+    let (rule, mut decision) = decide(&view);
+    let report = status::report(&view, rule, &decision);
+    if !seen.live && decision.actions.iter().any(|action| rests_on_absence(&action.step)) {
+        decision.actions = vec![Step::ListLive.into()];
+    }
+    Plan {
+        rule,
+        wake_after: wake_after(rule, &decision),
+        why: decision.why,
+        actions: decision.actions,
+        report,
+    }
+}
+
+fn decide(view: &View) -> (Rule, Decision) {
+    let spoken = |(rule, speak): &(Rule, crate::rules::RuleFn)| speak(view).map(|decision| (*rule, decision));
+    if let Some(last_word) = GATES.iter().find_map(spoken) {
+        return last_word;
+    }
+    let mut waiting = None;
+    for (rule, decision) in RULES.iter().filter_map(spoken) {
+        if !decision.actions.is_empty() {
+            return (rule, decision);
+        }
+        waiting = waiting.or(Some((rule, decision)));
+    }
+    let steady =
+        Decision { why: "the cluster is as the spec asks".to_owned(), actions: Vec::new(), stuck: false };
+    waiting.unwrap_or((Rule::Steady, steady))
+}
+
+/// Steps that a stale cache could make wrong: whatever destroys, and whatever is made because something is not there.
+fn rests_on_absence(step: &Step) -> bool {
+    step.is_destructive()
+        || matches!(
+            step,
+            Step::RecordSeed { .. }
+                | Step::CreateSeed { .. }
+                | Step::CreateMember { .. }
+                | Step::ResumeMember { .. }
+        )
+}
+
+fn wake_after(rule: Rule, decision: &Decision) -> Option<Duration> {
+    match rule {
+        _ if !decision.actions.is_empty() => Some(Duration::ZERO),
+        Rule::HandsOff => None,
+        Rule::Steady => Some(POLL),
+        _ if decision.stuck => Some(POLL),
+        _ => Some(POLL_BUSY),
     }
 }

@@ -1,0 +1,30 @@
+//! Deleting, paused, claimed by a restore, or a spec that we may not act on: say so, touch nothing.
+
+use super::Decision;
+use crate::view::View;
+
+pub const TLS_NOT_BUILT: &str =
+    "spec.TLS is not supported yet, and a cluster that asks for it never runs without it: take spec.TLS out";
+
+pub fn hands_off(view: &View) -> Option<Decision> {
+    let spec = view.spec;
+    if spec.deleting {
+        return Decision::stuck("the cluster is being deleted");
+    }
+    if let Some(wrong) = refusal(view) {
+        return Decision::stuck(wrong);
+    }
+    if spec.paused {
+        return Decision::stuck("control is paused: set spec.paused to false to go on");
+    }
+    let restore = spec.restore.as_ref()?;
+    Decision::stuck(format!("restore {restore} holds this cluster"))
+}
+
+/// Why nothing may be touched under this spec.
+pub fn refusal(view: &View) -> Option<String> {
+    if view.spec.tls_requested {
+        return Some(TLS_NOT_BUILT.to_owned());
+    }
+    view.spec.invalid.clone()
+}

@@ -1,0 +1,150 @@
+//! Members that are gone, that lost their pod, or that never answer.
+
+use super::Decision;
+use crate::observation::{Member, PodPhase};
+use crate::report::Event;
+use crate::step::{Action, Step};
+use crate::view::{Data, View};
+
+/// Its data is proven gone: remove the member by ID while the rest keep quorum. Scaling then adds a new one.
+pub fn replace_lost(view: &View) -> Option<Decision> {
+    let mut candidates = view.members().iter().filter(|member| lost(view, member));
+    let first = candidates.next()?;
+    let member = [first].into_iter().chain(candidates).find(|member| view.survives_removal(member));
+    match member {
+        Some(member) => Decision::act(
+            format!("the data of {} is gone: it is removed and replaced", member.name),
+            replace(view, member),
+        ),
+        None => Decision::wait(format!(
+            "the data of {} is gone, and the others have no quorum to spare",
+            first.name
+        )),
+    }
+}
+
+/// A learner that never started has nothing to lose: it is simply started.
+fn lost(view: &View, member: &Member) -> bool {
+    let had_data = member.started || !member.learner;
+    had_data && view.data(member) == Data::Gone && !view.may_start_empty(member)
+}
+
+/// A member leaves for another; its pod goes with it, its claim when the pod is gone.
+fn replace(view: &View, member: &Member) -> Vec<Action> {
+    let name = &member.name;
+    let mut actions = vec![
+        Step::RemoveMember { id: member.id, name: name.clone() }
+            .announcing([Event::replacing_dead_member(name), Event::member_removed(name)]),
+    ];
+    actions.extend(delete_pod(view, member).map(Action::from));
+    actions
+}
+
+/// The pod's graceful deletion, unless that is under way.
+pub fn delete_pod(view: &View, member: &Member) -> Option<Step> {
+    let pod = view.pod(&member.name).filter(|pod| !pod.deleting)?;
+    Some(Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() })
+}
+
+/// Its pod is gone and its volume is there: the same name on the same volume. Disarmed, it can only resume.
+pub fn resume(view: &View) -> Option<Decision> {
+    let mut steps = Vec::new();
+    for member in view.members().iter().filter(|member| member.started) {
+        let Some(claim) = view.claim(&member.name).filter(|claim| !claim.deleting) else { continue };
+        match view.pod(&member.name) {
+            Some(pod) if pod.finished() => steps.extend(delete_pod(view, member)),
+            None if view.data(member) == Data::Exists => {
+                let Some(version) = view.resume_version() else { continue };
+                steps.push(Step::ResumeMember {
+                    name: member.name.clone(),
+                    version,
+                    claim: claim.uid.clone(),
+                });
+            }
+            _ => {}
+        }
+    }
+    if steps.is_empty() {
+        return None;
+    }
+    Decision::act("members whose volume is there get their pod back", steps)
+}
+
+/// It has its data and does not answer, for longer than we bear: with a volume it is restarted once, then it is
+/// replaced under a new name. Not while its image or template is what fails.
+pub fn replace_unresponsive(view: &View) -> Option<Decision> {
+    let mut waiting = None;
+    for member in view.members().iter().filter(|member| !view.answers(member)) {
+        let starts_soon = view.may_start_empty(member) && view.pod(&member.name).is_none();
+        if lost(view, member) || starts_soon {
+            continue;
+        }
+        match silent(view, member) {
+            Some(decision) if !decision.actions.is_empty() => return Some(decision),
+            decision => waiting = waiting.or(decision),
+        }
+    }
+    waiting
+}
+
+fn silent(view: &View, member: &Member) -> Option<Decision> {
+    let name = &member.name;
+    let silent_for = view.silent_for(member);
+    if let Some(culprit) = suspect(view, member) {
+        return Decision::stuck(format!("{name} does not answer: {culprit}"));
+    }
+    if silent_for < view.spec.knobs.unresponsive_after {
+        return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
+    }
+    if !view.survives_removal(member) {
+        return Decision::wait(format!("{name} does not answer, and the others have no quorum to spare"));
+    }
+    if let Some(restart) = restart_once(view, member) {
+        return Decision::act(format!("{name} does not answer: it is restarted on its volume"), [restart]);
+    }
+    Decision::act(
+        format!("{name} has not answered for {} s: it is replaced", silent_for.as_secs()),
+        replace(view, member),
+    )
+}
+
+/// Only where it can help: the volume keeps the data, the node takes orders, and it was not done since we last heard.
+fn restart_once(view: &View, member: &Member) -> Option<Step> {
+    let pod = view.pod(&member.name)?;
+    let heard = view.seen.heard.get(&member.name)?;
+    let helps = pod.claim.is_some() && !pod.deleting && !pod.node_lost() && pod.changed <= *heard;
+    (helps && member.started).then(|| delete_pod(view, member)).flatten()
+}
+
+/// What to blame instead of the member, if there is something: replacing it would not help.
+fn suspect(view: &View, member: &Member) -> Option<String> {
+    let pod = view.pod(&member.name)?;
+    let on_live_node = !pod.node_lost() && !pod.deleting && !pod.finished();
+    if !on_live_node {
+        return None;
+    }
+    if pod.image_fails() {
+        let reason = pod.waiting.as_deref().unwrap_or_default();
+        return Some(format!(
+            "the image of {} cannot be pulled ({reason}): set another version",
+            pod.version
+        ));
+    }
+    if pod.phase == PodPhase::Pending && pod.node.is_none() && !member.started {
+        return Some("its pod cannot be scheduled: look at the pod's events".to_owned());
+    }
+    // Not heard of since we changed it, and nobody else runs the like: the change is what fails.
+    if view.seen.heard.get(&member.name).is_some_and(|heard| *heard > pod.changed) {
+        return None;
+    }
+    let others = || view.members().iter().filter(|other| other.id != member.id);
+    if !others().filter_map(|other| view.answer(other)).any(|status| status.version == pod.version) {
+        return Some(format!("it did not come back on {}: set the version back", pod.version));
+    }
+    let template_runs =
+        others().filter(|other| view.answers(other)).filter_map(|other| view.pod(&other.name));
+    if !template_runs.into_iter().any(|other| other.template == pod.template) {
+        return Some("it did not come back with the changed pod template: set it back".to_owned());
+    }
+    None
+}

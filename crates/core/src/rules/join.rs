@@ -1,0 +1,117 @@
+//! Members on their way in: those no longer wanted leave, those added get a pod, those caught up get a vote.
+
+use std::collections::BTreeSet;
+
+use super::Decision;
+use super::heal::delete_pod;
+use crate::observation::{Member, Pod};
+use crate::quorum;
+use crate::report::Event;
+use crate::step::{Action, Step};
+use crate::version::Version;
+use crate::view::View;
+
+/// More members than wanted, and some have not joined yet: these leave first, so that a change of mind counts at once.
+pub fn abandon(view: &View) -> Option<Decision> {
+    if view.members().len() <= view.wanted() {
+        return None;
+    }
+    let mut joining: Vec<_> =
+        view.members().iter().filter(|member| member.learner || !member.started).collect();
+    joining.sort_by_key(|member| (view.answers(member), member.started));
+    let member = joining.into_iter().find(|member| view.survives_removal(member))?;
+    Decision::act(format!("{} is not needed any more", member.name), remove(view, member))
+}
+
+/// The member leaves, its pod with it.
+pub fn remove(view: &View, member: &Member) -> Vec<Action> {
+    let step = Step::RemoveMember { id: member.id, name: member.name.clone() };
+    let leave = step.announcing([Event::member_removed(&member.name)]);
+    [leave].into_iter().chain(delete_pod(view, member).map(Action::from)).collect()
+}
+
+/// A member was added and has not started: create its pod from the list as it is now, or mend the pod it has.
+pub fn start(view: &View) -> Option<Decision> {
+    let version = view.lowest_running()?;
+    let joining = view.members().iter().filter(|member| !member.started && !view.answers(member));
+    let steps: Vec<_> = joining.filter_map(|member| start_one(view, member, version)).collect();
+    if steps.is_empty() {
+        return None;
+    }
+    Decision::act("members that were added get a pod that can start", steps)
+}
+
+fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
+    if !view.may_start_empty(member) {
+        return None;
+    }
+    let Some(pod) = view.pod(&member.name) else {
+        let claim_goes = view.claim(&member.name).is_some_and(|claim| claim.deleting);
+        return (!claim_goes && !view.may_run_unseen(&member.name)).then(|| Step::CreateMember {
+            id: member.id,
+            name: member.name.clone(),
+            version,
+            peers: View::peers(view.members()),
+        });
+    };
+    // One that was just added has no pod yet; with a pod, only these may be made anew.
+    let renewable = member.learner || view.claim(&member.name).is_some() || view.voter_count() == 2;
+    if !renewable || pod.deleting {
+        return None;
+    }
+    if pod.finished() || stale(view, pod) || unbacked(view, pod) || (!pod.running() && view.outdated(pod)) {
+        return delete_pod(view, member);
+    }
+    (!pod.running() && view.image_differs(pod, version)).then(|| Step::PatchImage {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        version,
+    })
+}
+
+/// Its `--initial-cluster` is not the member list: etcd would refuse to start for ever.
+fn stale(view: &View, pod: &Pod) -> bool {
+    let listed: BTreeSet<_> = view.members().iter().map(|member| &member.name).collect();
+    pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
+}
+
+/// The claim it was made with is gone: it can never run.
+fn unbacked(view: &View, pod: &Pod) -> bool {
+    pod.claim.as_ref().is_some_and(|uid| view.claim(&pod.name).is_none_or(|claim| claim.uid != *uid))
+}
+
+/// A learner that answers for itself and has caught up gets its vote. It is disarmed before: a voter never starts
+/// empty. The budget is raised before, so that no drain counts on the old quorum.
+pub fn promote(view: &View) -> Option<Decision> {
+    let voters = view.voter_count();
+    let learner = view.learners().find(|learner| ready_to_vote(view, learner));
+    let Some(learner) = learner.filter(|_| voters < view.wanted()) else {
+        let joining = view.members().iter().find(|member| member.learner || !member.started)?;
+        return Decision::wait(format!("{} is joining", joining.name));
+    };
+    if !quorum::survives_growth(voters, view.healthy_voters() + 1) {
+        return Decision::wait(format!("{} could vote, and too few voters are healthy", learner.name));
+    }
+    let mut steps = Vec::new();
+    if let Some(pod) = view.pod(&learner.name).filter(|pod| pod.armed) {
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        steps.push(Step::MarkPod { name, uid, disarm: true, serve: false });
+    }
+    steps.extend(raised_budget(view));
+    steps.push(Step::Promote { id: learner.id, name: learner.name.clone() });
+    Decision::act(format!("{} has caught up: it becomes a voter", learner.name), steps)
+}
+
+/// Old etcd may promote a learner that never started: it has to answer itself.
+fn ready_to_vote(view: &View, learner: &Member) -> bool {
+    let follows = view.answer(learner).is_some_and(|status| status.leader.is_some());
+    let stays = view.pod(&learner.name).is_some_and(|pod| !pod.deleting);
+    learner.started && follows && stays && view.caught_up(learner)
+}
+
+/// The budget for one voter more than there are, if it is lower.
+pub fn raised_budget(view: &View) -> Option<Step> {
+    let min_available = u32::try_from(quorum::quorum(view.voter_count() + 1)).unwrap_or(u32::MAX);
+    let lower = view.seen.budget.is_none_or(|budget| budget < min_available);
+    lower.then_some(Step::SetBudget { min_available })
+}

@@ -1,0 +1,123 @@
+//! There is no linearizable member list. Say what that means, bring back what has its data, change no membership.
+
+use super::Decision;
+use crate::ids::Name;
+use crate::observation::{Claim, Pod};
+use crate::step::Step;
+use crate::version::Version;
+use crate::view::{Quorum, View};
+
+pub fn lost(view: &View) -> Option<Decision> {
+    if view.quorum() != Quorum::Lost {
+        return None;
+    }
+    let ended = view.seen.claims.iter().filter_map(|claim| clear(view, claim));
+    let corrected = view.seen.pods.iter().filter_map(|pod| correct(view, pod));
+    let actions = bring_back(view).chain(ended).chain(corrected).map(Into::into).collect();
+    Some(Decision { why: story(view), actions, stuck: false })
+}
+
+pub fn unknown(view: &View) -> Option<Decision> {
+    let why = match view.quorum() {
+        Quorum::Holds | Quorum::Lost => return None,
+        Quorum::AwaitsSecond => "the second member has not started".to_owned(),
+        Quorum::Unknown(reason) => format!("no member answers for the cluster: {reason}"),
+    };
+    Some(Decision { why, actions: bring_back(view).map(Into::into).collect(), stuck: false })
+}
+
+/// Who is down, and what a person can do.
+pub fn story(view: &View) -> String {
+    let voters = view.known_voters();
+    let (down, up): (Vec<&Name>, Vec<&Name>) = voters.iter().partition(|name| view.proven_down(name));
+    let lost: Vec<&Name> = down.iter().copied().filter(|name| !has_data(view, name)).collect();
+    let list = |names: &[&Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut story = if down.is_empty() {
+        format!("the members know of no leader: {}", list(&up))
+    } else {
+        format!("{} of {} members are down: {}", down.len(), voters.len(), list(&down))
+    };
+    if down.len() - lost.len() > 0 {
+        story += "; members that still have their data come back as soon as their pods can run: look at their events";
+    }
+    if voters.len() - lost.len() < crate::quorum::quorum(voters.len().max(1)) {
+        story +=
+            &format!("; the data of {} is gone: create an EtcdRestore to bring back a backup", list(&lost));
+    }
+    story
+}
+
+fn has_data(view: &View, name: &Name) -> bool {
+    match view.pod(name) {
+        Some(pod) => !pod.finished() || view.claim(name).is_some(),
+        None => view.claim(name).is_some_and(|claim| !claim.deleting),
+    }
+}
+
+/// Creates only, and nothing that could start empty beside data: what is resumed is disarmed.
+fn bring_back<'a>(view: &'a View) -> impl Iterator<Item = Step> + use<'a> {
+    start_second(view).into_iter().chain(view.seen.claims.iter().filter_map(|claim| resume(view, claim)))
+}
+
+fn start_second(view: &View) -> Option<Step> {
+    let second = view.awaited_second()?;
+    match view.pod(&second.name) {
+        None => Some(Step::CreateMember {
+            id: second.id,
+            name: second.name.clone(),
+            version: view.lowest_running()?,
+            peers: View::peers(&view.seen.hearsay),
+        }),
+        Some(pod) if pod.finished() && !pod.deleting => Some(delete(pod)),
+        Some(_) => None,
+    }
+}
+
+/// A claim whose pod is gone gets it back. Only claims of known voters, where any are known.
+fn resume(view: &View, claim: &Claim) -> Option<Step> {
+    let voters = view.known_voters();
+    let ours = voters.is_empty() || voters.contains(&&claim.name);
+    let awaited = view.awaited_second().is_some_and(|second| second.name == claim.name);
+    if !ours
+        || awaited
+        || claim.deleting
+        || view.may_run_unseen(&claim.name)
+        || view.pod(&claim.name).is_some()
+    {
+        return None;
+    }
+    let version = view.resume_version()?;
+    Some(Step::ResumeMember { name: claim.name.clone(), version, claim: claim.uid.clone() })
+}
+
+/// A pod that ended makes room for the one that resumes on its claim.
+fn clear(view: &View, claim: &Claim) -> Option<Step> {
+    view.pod(&claim.name).filter(|pod| pod.finished() && !pod.deleting && !claim.deleting).map(delete)
+}
+
+/// What the spec asks for still reaches pods that do not run: it may be the very thing that helps.
+fn correct(view: &View, pod: &Pod) -> Option<Step> {
+    if pod.running() || pod.finished() || pod.deleting || view.status(&pod.name).is_some() {
+        return None;
+    }
+    match reachable(view, pod) {
+        Some(version) if view.image_differs(pod, version) => {
+            Some(Step::PatchImage { name: pod.name.clone(), uid: pod.uid.clone(), version })
+        }
+        _ => (view.claim(&pod.name).is_some() && view.outdated(pod)).then(|| delete(pod)),
+    }
+}
+
+/// The version that this pod's data can run at on the way to the spec's: from what last ran, or from what it asks for.
+fn reachable(view: &View, pod: &Pod) -> Option<Version> {
+    let target = view.target().ok()?;
+    let from = view.seen.recorded.version.unwrap_or(pod.version).min(pod.version);
+    let route = view.spec.hops.route(from, target).ok()?;
+    // A pod that is already further on the way is not sent back to an earlier hop.
+    let onward = route.iter().copied().find(|hop| *hop >= pod.version);
+    onward.or(route.first().copied()).or(Some(target))
+}
+
+fn delete(pod: &Pod) -> Step {
+    Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() }
+}

@@ -1,0 +1,183 @@
+//! The version or repository differs: change images in place, one member at a time, so that the data stays.
+
+use super::Decision;
+use super::rollout::{bearable, move_leader, next, unready};
+use crate::ids::Name;
+use crate::observation::{Check, ImageCheck, Member, Pod};
+use crate::report::Event;
+use crate::step::{Action, Step};
+use crate::version::Version;
+use crate::view::View;
+
+pub fn upgrade(view: &View) -> Option<Decision> {
+    let version = match view.next_version() {
+        Ok(version) => version,
+        Err(refusal) => return tidy(view, None).or_else(|| Decision::stuck(refusal.to_string())),
+    };
+    let behind: Vec<_> = view.members().iter().filter(|member| differs(view, member, version)).collect();
+    if behind.is_empty() {
+        return tidy(view, None);
+    }
+    if let Some(member) = behind.iter().find(|member| astray(view, member)) {
+        return redirect(view, member, version);
+    }
+    let back = |member: &&&Member| view.pod(&member.name).is_some_and(|pod| pod.version > version);
+    if let Some(member) = next(view, behind.iter().filter(back).copied()) {
+        return go_back(view, member, version);
+    }
+    go_on(view, &behind, version)
+}
+
+/// Neither where the others are nor back from its change: in mid-flight, it follows the target healthy or not.
+fn astray(view: &View, member: &Member) -> bool {
+    let lowest = view.lowest_running();
+    !view.healthy(member) && view.pod(&member.name).is_some_and(|pod| Some(pod.version) != lowest)
+}
+
+fn redirect(view: &View, member: &Member, version: Version) -> Option<Decision> {
+    let proven = view.members().iter().filter_map(|other| view.answer(other)).any(|s| s.version == version);
+    let checked = if proven { None } else { try_image(view, &[member], version) };
+    checked.or_else(|| patch(view, member, version))
+}
+
+fn differs(view: &View, member: &Member, version: Version) -> bool {
+    view.pod(&member.name).is_some_and(|pod| !pod.deleting && view.image_differs(pod, version))
+}
+
+/// Back to what the others still run: no image or hash to check, no perfect health to wait for, but quorum holds.
+fn go_back(view: &View, member: &Member, version: Version) -> Option<Decision> {
+    if !bearable(view, member) {
+        return Decision::wait(format!("{} goes back to {version} once the others are healthy", member.name));
+    }
+    hand_over(view, member, version).or_else(|| patch(view, member, version))
+}
+
+fn go_on(view: &View, behind: &[&Member], version: Version) -> Option<Decision> {
+    if let Some(reason) = unready(view) {
+        return Decision::wait(format!("the upgrade to {version} waits: {reason}"));
+    }
+    if let Some(decision) = try_image(view, behind, version).or_else(|| check_hashes(view, version)) {
+        return Some(decision);
+    }
+    let member = next(view, behind.iter().copied())?;
+    if !bearable(view, member) {
+        return Decision::wait(format!("{} is upgraded once a quorum of others is healthy", member.name));
+    }
+    hand_over(view, member, version).or_else(|| patch(view, member, version))
+}
+
+fn hand_over(view: &View, member: &Member, version: Version) -> Option<Decision> {
+    move_leader(view, member, |heir| !differs(view, heir, version))
+}
+
+fn patch(view: &View, member: &Member, version: Version) -> Option<Decision> {
+    let pod = view.pod(&member.name)?;
+    let from = view.answer(member).map_or(pod.version, |status| status.version);
+    let step = Step::PatchImage { name: pod.name.clone(), uid: pod.uid.clone(), version };
+    let event = (from != version).then(|| Event::member_upgraded(&pod.name, from, version));
+    Decision::act(
+        format!("{} goes from {from} to {version}", pod.name),
+        [Action { step, events: event.into_iter().collect() }],
+    )
+}
+
+/// The image is seen to run on every node that will need it before the first member is touched.
+fn try_image(view: &View, behind: &[&Member], version: Version) -> Option<Decision> {
+    if let Some(tidied) = tidy(view, Some(version)) {
+        return Some(tidied);
+    }
+    let mut nodes: Vec<_> = behind
+        .iter()
+        .filter_map(|member| view.pod(&member.name)?.node.as_ref())
+        .map(|node| &node.name)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let check_on = |node: &Name| view.seen.image_checks.iter().find(|check| check.node == *node);
+    let unchecked = nodes.iter().filter(|node| check_on(node).is_none());
+    let steps: Vec<_> = unchecked.map(|node| Step::CheckImage { version, node: (*node).clone() }).collect();
+    if !steps.is_empty() {
+        return Decision::act(format!("the image of {version} is tried before a member gets it"), steps);
+    }
+    let checks = || nodes.iter().filter_map(|node| check_on(node));
+    for check in checks() {
+        if let Check::Failed(reason) | Check::Unknown(reason) = &check.outcome {
+            return retry(view, check, reason);
+        }
+    }
+    let running = checks().any(|check| check.outcome == Check::Running);
+    if running { Decision::wait(format!("the image of {version} is being tried")) } else { None }
+}
+
+fn retry(view: &View, check: &ImageCheck, reason: &str) -> Option<Decision> {
+    let why = image_failure(check, reason);
+    if view.now.since(check.at) < view.spec.knobs.image_check_retry {
+        return Decision::stuck(why);
+    }
+    Decision::act(format!("{why}; it is tried again"), [drop_check(check)])
+}
+
+pub fn image_failure(check: &ImageCheck, reason: &str) -> String {
+    format!(
+        "the image {}:v{} does not run on {}: {reason}; no member was touched by it, and setting the old version back clears this",
+        check.repository, check.version, check.node
+    )
+}
+
+/// Image checks that nobody waits for any more.
+fn tidy(view: &View, wanted: Option<Version>) -> Option<Decision> {
+    let stale = view
+        .seen
+        .image_checks
+        .iter()
+        .filter(|check| Some(check.version) != wanted || check.repository != view.spec.repository);
+    let steps: Vec<_> = stale.map(drop_check).collect();
+    if steps.is_empty() {
+        return None;
+    }
+    Decision::act("image checks that are done with", steps)
+}
+
+fn drop_check(check: &ImageCheck) -> Step {
+    Step::DropImageCheck { pod: check.pod.clone(), uid: check.uid.clone() }
+}
+
+/// Followers that were upgraded hold the same data as another follower. A mismatch stops; not knowing does not.
+/// Never on the leader, since hashing reads everything.
+fn check_hashes(view: &View, version: Version) -> Option<Decision> {
+    let followers: Vec<_> =
+        view.voters().filter(|voter| !view.leads(voter) && can_hash(view, voter)).collect();
+    for member in followers.iter().filter(|member| !differs(view, member, version)) {
+        let name = &member.name;
+        let checked = view.seen.hash_checks.iter().find(|c| c.member == *name && c.version == version);
+        match checked.map(|check| &check.outcome) {
+            Some(Check::Failed(reason)) => {
+                return Decision::stuck(format!(
+                    "{name} holds other data than the rest since its upgrade to {version}: {reason}; set the version back and look into it"
+                ));
+            }
+            Some(Check::Running) => return Decision::wait(format!("the data of {name} is being compared")),
+            Some(Check::Passed | Check::Unknown(_)) => {}
+            None => {
+                let others = followers.iter().filter(|other| other.id != member.id);
+                let Some(with) = others.min_by_key(|other| !differs(view, other, version)) else { continue };
+                let (member, with) = (name.clone(), with.name.clone());
+                return Decision::act(
+                    format!("the data of {member} is compared with that of {with}"),
+                    [Step::CompareHash { member, with, version }],
+                );
+            }
+        }
+    }
+    None
+}
+
+fn can_hash(view: &View, voter: &Member) -> bool {
+    view.answer(voter).is_some_and(|status| status.version.has_hashes())
+}
+
+/// Whether a pod is still to change on the way to the spec's version.
+pub fn pending(view: &View, target: Version) -> bool {
+    let off = |pod: &Pod| view.image_differs(pod, target);
+    view.members().iter().filter_map(|member| view.pod(&member.name)).any(off)
+}

@@ -1,0 +1,331 @@
+//! What follows from an observation: who answers, who is healthy, whose data is where. Facts only, no decisions.
+
+use std::time::Duration;
+
+use crate::ids::{MemberId, Name};
+use crate::observation::{Claim, Member, NodeState, Observation, Pod, PodPhase, Read, Status};
+use crate::quorum;
+use crate::spec::{Spec, Storage};
+use crate::step::Peer;
+use crate::time::Moment;
+use crate::version::{Refusal, Version};
+
+/// A container that we restarted ourselves may be down this long before it proves anything.
+const RESTART_GRACE: Duration = Duration::from_secs(8);
+
+/// Waiting reasons that blame the image, not the member.
+const IMAGE_REASONS: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+];
+
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub spec: &'a Spec,
+    pub seen: &'a Observation,
+    pub now: Moment,
+}
+
+/// Where the data of a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    Exists,
+    /// Proven gone: the pod is gone from a node that is up or gone, it ended on an emptyDir, or its claim is gone.
+    Gone,
+    Unsure,
+}
+
+/// Whether the cluster can agree on anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    Holds,
+    /// The second of two voters has not started yet: expected where there are no learners.
+    AwaitsSecond,
+    Lost,
+    Unknown(String),
+}
+
+impl Pod {
+    pub(crate) fn finished(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    pub(crate) fn running(&self) -> bool {
+        self.phase == PodPhase::Running && self.waiting.is_none() && !self.deleting
+    }
+
+    pub(crate) fn node_lost(&self) -> bool {
+        self.node.as_ref().is_some_and(|node| matches!(node.state, NodeState::NotReady | NodeState::Gone))
+    }
+
+    pub(crate) fn image_fails(&self) -> bool {
+        self.waiting.as_deref().is_some_and(|reason| IMAGE_REASONS.contains(&reason))
+    }
+}
+
+impl<'a> View<'a> {
+    pub fn pod(&self, name: &Name) -> Option<&'a Pod> {
+        self.seen.pods.iter().find(|pod| pod.name == *name)
+    }
+
+    pub fn claim(&self, name: &Name) -> Option<&'a Claim> {
+        self.seen.claims.iter().find(|claim| claim.name == *name)
+    }
+
+    pub fn status(&self, name: &Name) -> Option<&'a Status> {
+        self.seen.statuses.get(name).and_then(Read::known)
+    }
+
+    /// The members of a list that was read linearizably; none if there is no such list.
+    pub fn members(&self) -> &'a [Member] {
+        self.seen.members.known().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn voters(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        self.members().iter().filter(|member| !member.learner)
+    }
+
+    pub fn learners(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
+        self.members().iter().filter(|member| member.learner)
+    }
+
+    pub fn voter_count(&self) -> usize {
+        self.voters().count()
+    }
+
+    pub fn size(&self) -> usize {
+        self.spec.size as usize
+    }
+
+    /// The member's own answer.
+    pub fn answer(&self, member: &Member) -> Option<&'a Status> {
+        self.status(&member.name).filter(|status| status.member == member.id)
+    }
+
+    pub fn answers(&self, member: &Member) -> bool {
+        self.answer(member).is_some()
+    }
+
+    /// A voter that follows a leader, on the image its pod asks for, and is not about to go.
+    pub fn healthy(&self, member: &Member) -> bool {
+        let (Some(status), Some(pod)) = (self.answer(member), self.pod(&member.name)) else { return false };
+        !member.learner
+            && status.leader.is_some()
+            && !pod.deleting
+            && pod.updated
+            && pod.version == status.version
+    }
+
+    pub fn healthy_others(&self, member: &Member) -> usize {
+        self.voters().filter(|other| other.id != member.id && self.healthy(other)).count()
+    }
+
+    pub fn healthy_voters(&self) -> usize {
+        self.voters().filter(|voter| self.healthy(voter)).count()
+    }
+
+    pub fn survives_removal(&self, member: &Member) -> bool {
+        member.learner
+            || quorum::survives_removal(self.voter_count(), self.healthy_others(member), self.healthy(member))
+    }
+
+    pub fn survives_restart(&self, member: &Member) -> bool {
+        member.learner || quorum::survives_restart(self.voter_count(), self.healthy_others(member))
+    }
+
+    /// As the members that answer with the highest term say.
+    pub fn leader(&self) -> Option<MemberId> {
+        let answers = self.seen.statuses.values().filter_map(Read::known);
+        answers.filter_map(|status| status.leader.map(|leader| (status.term, leader))).max().map(|(_, id)| id)
+    }
+
+    pub fn leads(&self, member: &Member) -> bool {
+        self.leader() == Some(member.id)
+    }
+
+    pub fn caught_up(&self, member: &Member) -> bool {
+        let newest =
+            self.seen.statuses.values().filter_map(Read::known).map(|s| s.raft_index).max().unwrap_or(0);
+        self.answer(member).is_some_and(|status| {
+            newest.saturating_sub(status.applied_index) <= self.spec.knobs.catch_up_entries
+        })
+    }
+
+    pub fn persistent(&self, name: &Name) -> bool {
+        self.spec.storage == Storage::Persistent
+            || self.claim(name).is_some()
+            || self.pod(name).is_some_and(|pod| pod.claim.is_some())
+    }
+
+    /// The pod is gone, but the node it ran on does not answer: the process may still run.
+    pub fn may_run_unseen(&self, name: &Name) -> bool {
+        self.seen.last_nodes.get(name) == Some(&NodeState::NotReady)
+    }
+
+    pub fn data(&self, member: &Member) -> Data {
+        let name = &member.name;
+        if self.answers(member) {
+            return Data::Exists;
+        }
+        let claim = self.claim(name);
+        match self.pod(name) {
+            Some(pod) if self.persistent(name) => match claim {
+                Some(claim) if pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid) => Data::Exists,
+                _ => Data::Gone,
+            },
+            Some(pod) if pod.finished() => Data::Gone,
+            Some(_) => Data::Exists,
+            None if self.may_run_unseen(name) => Data::Unsure,
+            None if self.persistent(name) => match claim {
+                Some(claim) if claim.deleting => Data::Unsure,
+                Some(_) => Data::Exists,
+                None => Data::Gone,
+            },
+            None => Data::Gone,
+        }
+    }
+
+    /// A member that never started may be (re)created empty only if it cannot have voted: a learner, one that we added
+    /// just now, one whose claim still is the one it had; or the second of two, which nothing else can help.
+    pub fn may_start_empty(&self, member: &Member) -> bool {
+        !member.started
+            && (member.learner
+                || self.seen.just_added.contains(&member.id)
+                || self.claim(&member.name).is_some_and(|claim| !claim.deleting)
+                || self.voter_count() == 2)
+    }
+
+    /// The list as `--initial-cluster` must name it.
+    pub fn peers(members: &[Member]) -> Vec<Peer> {
+        let peers = members.iter().flat_map(|member| {
+            member.peer_urls.iter().map(|url| Peer { name: member.name.clone(), url: url.clone() })
+        });
+        peers.collect()
+    }
+
+    /// What joiners start on.
+    pub fn lowest_running(&self) -> Option<Version> {
+        self.seen.statuses.values().filter_map(Read::known).map(|status| status.version).min()
+    }
+
+    /// The lowest version that runs, or ran when it was last heard of: a silent member may still be on the old one.
+    pub fn current_version(&self) -> Option<Version> {
+        let lowest = self.lowest_running();
+        let all_answer =
+            !self.members().is_empty() && self.members().iter().all(|m| self.answers(m) || !m.started);
+        match (lowest, self.seen.recorded.version) {
+            (Some(lowest), _) if all_answer => Some(lowest),
+            (Some(lowest), Some(recorded)) => Some(lowest.min(recorded)),
+            (lowest, recorded) => lowest.or(recorded),
+        }
+    }
+
+    /// The spec's version, if it may run at all.
+    pub fn target(&self) -> Result<Version, Refusal> {
+        self.spec.hops.accept(self.spec.version.parse()?)
+    }
+
+    /// The version that all members go to next; refused if the whole way is not open.
+    pub fn next_version(&self) -> Result<Version, Refusal> {
+        let target = self.target()?;
+        let Some(current) = self.current_version() else { return Ok(target) };
+        Ok(self.spec.hops.route(current, target)?.first().copied().unwrap_or(target))
+    }
+
+    /// The version for the pod of a member that has its data, when nobody can say what it ran.
+    pub fn resume_version(&self) -> Option<Version> {
+        self.lowest_running().or(self.seen.recorded.version).or_else(|| self.target().ok())
+    }
+
+    pub fn image_differs(&self, pod: &Pod, version: Version) -> bool {
+        pod.version != version || pod.repository != self.spec.repository
+    }
+
+    pub fn outdated(&self, pod: &Pod) -> bool {
+        pod.template != self.spec.template
+    }
+
+    /// How many members there may be: one more than the size while an emptyDir member is being swapped for a new one.
+    pub fn wanted(&self) -> usize {
+        self.size() + usize::from(self.swaps())
+    }
+
+    /// A template change on emptyDir: data cannot survive its pod, so members are swapped, new before old.
+    pub fn swaps(&self) -> bool {
+        self.voters().any(|voter| {
+            !self.persistent(&voter.name) && self.pod(&voter.name).is_some_and(|pod| self.outdated(pod))
+        })
+    }
+
+    /// Every member is a started, healthy voter that keeps up.
+    pub fn unsettled(&self) -> Option<String> {
+        let of = |what: &str, member: &Member| Some(format!("{} {what}", member.name));
+        for member in self.members() {
+            if member.learner || !member.started {
+                return of("is still joining", member);
+            } else if !self.healthy(member) {
+                return of("is not healthy", member);
+            } else if !self.caught_up(member) {
+                return of("is still catching up", member);
+            }
+        }
+        None
+    }
+
+    /// The voters as far as anyone knows.
+    pub fn known_voters(&self) -> Vec<&'a Name> {
+        let listed = self.seen.members.known().unwrap_or(&self.seen.hearsay);
+        let voters: Vec<_> =
+            listed.iter().filter(|member| !member.learner).map(|member| &member.name).collect();
+        if voters.is_empty() { self.seen.recorded.voters.iter().collect() } else { voters }
+    }
+
+    /// Its pod proves that the member does not run.
+    pub fn proven_down(&self, name: &Name) -> bool {
+        match self.pod(name) {
+            None => !self.may_run_unseen(name),
+            Some(pod) if pod.finished() => true,
+            Some(pod) => {
+                (pod.phase == PodPhase::Pending || pod.waiting.is_some())
+                    && self.now.since(pod.changed) >= RESTART_GRACE
+            }
+        }
+    }
+
+    pub fn quorum(&self) -> Quorum {
+        let Read::Unknown(reason) = &self.seen.members else { return Quorum::Holds };
+        if self.awaited_second().is_some() {
+            return Quorum::AwaitsSecond;
+        }
+        let voters = self.known_voters();
+        let up = voters.iter().filter(|name| !self.proven_down(name)).count();
+        let leaderless = self
+            .seen
+            .leaderless_since
+            .is_some_and(|since| self.now.since(since) >= self.spec.knobs.leaderless_after);
+        if leaderless || (!voters.is_empty() && up < quorum::quorum(voters.len())) {
+            return Quorum::Lost;
+        }
+        Quorum::Unknown(reason.clone())
+    }
+
+    /// Of two voters the one that has not started: without it the other cannot even list members linearizably, and
+    /// for the same reason its plain list is complete.
+    pub fn awaited_second(&self) -> Option<&'a Member> {
+        let hearsay = &self.seen.hearsay;
+        let unstarted = hearsay.iter().find(|member| !member.started && !member.learner)?;
+        let first = hearsay.iter().find(|member| member.id != unstarted.id)?;
+        (hearsay.len() == 2 && !first.learner && self.status(&first.name).is_some()).then_some(unstarted)
+    }
+
+    /// How long this member has not answered, counted from our own last change to its pod.
+    pub fn silent_for(&self, member: &Member) -> Duration {
+        let heard = self.seen.heard.get(&member.name).copied().unwrap_or(self.now);
+        let changed = self.pod(&member.name).map_or(heard, |pod| pod.changed);
+        self.now.since(heard.max(changed))
+    }
+}
