@@ -21,7 +21,7 @@ pub enum PackageError {
 }
 
 /// Each package, with a file that shows that it is there.
-const NEEDED: [(&str, &str); 13] = [
+const NEEDED: [(&str, &str); 15] = [
     ("containerd", "usr/bin/containerd"),
     ("runc", "usr/sbin/runc"),
     ("containernetworking-plugins", "usr/lib/cni/bridge"),
@@ -34,6 +34,9 @@ const NEEDED: [(&str, &str); 13] = [
     ("busybox-static", "var/lib/dpkg/info/busybox-static.list"),
     ("nginx", "usr/sbin/nginx"),
     ("ca-certificates", "etc/ssl/certs/ca-certificates.crt"),
+    // For Go, where it has to be fetched.
+    ("curl", "usr/bin/curl"),
+    ("unzip", "usr/bin/unzip"),
     // For the pause program.
     ("gcc", "usr/bin/gcc"),
     ("libc6-dev", "usr/include/stdlib.h"),

@@ -4,7 +4,6 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
     thread,
     time::Duration,
 };
@@ -12,8 +11,9 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    BuildError,
+    BuildError, entry,
     program::{GoBuild, Mend, Program, Recipe},
+    toolchain::Toolchain,
 };
 
 /// A download is tried this often before it counts as failed.
@@ -24,22 +24,15 @@ const SHOWN_LINES: usize = 15;
 
 /// The compilers, and the checkout's `lab` folder with what they compile.
 pub(super) struct Builder {
-    go: PathBuf,
+    toolchain: Toolchain,
     sources: PathBuf,
-    go_version: OnceLock<Vec<u8>>,
+    /// Where dependencies are kept that had to be changed.
+    mended: PathBuf,
 }
 
 impl Builder {
-    pub fn new(go: &Path, sources: &Path) -> Self {
-        Self { go: go.to_owned(), sources: sources.to_owned(), go_version: OnceLock::new() }
-    }
-
-    fn go_version(&self) -> Result<&[u8], BuildError> {
-        if let Some(version) = self.go_version.get() {
-            return Ok(version);
-        }
-        let version = output(Command::new(&self.go).arg("version").env("GOTOOLCHAIN", "local"), "go")?;
-        Ok(self.go_version.get_or_init(|| version))
+    pub fn new(toolchain: Toolchain, sources: &Path, cache: &Path) -> Self {
+        Self { toolchain, sources: sources.to_owned(), mended: cache.join("mended") }
     }
 
     /// What the built file depends on, in one hash: sources, flags and compiler.
@@ -55,7 +48,7 @@ impl Builder {
                 add(&fs::read(self.c_source(source))?);
             }
             Recipe::Go(build) => {
-                add(self.go_version()?);
+                add(self.toolchain.go()?.version.as_bytes());
                 add(build.package.as_bytes());
                 for flag in flags(build) {
                     add(flag.as_bytes());
@@ -66,7 +59,7 @@ impl Builder {
                     }
                 }
                 let module = self.module(build);
-                for file in sources(&module)? {
+                for file in files(&module)? {
                     add(file.strip_prefix(&module).unwrap_or(&file).as_os_str().as_encoded_bytes());
                     add(&fs::read(&file)?);
                 }
@@ -86,20 +79,19 @@ impl Builder {
             }
             Recipe::Go(build) => {
                 let mended = build.mend.as_ref().map(|mend| self.mend(program, build, mend)).transpose()?;
-                let modfile = mended.as_ref().map(|work| work.path().join("go.mod"));
-                let prepare = |verb: &str| {
-                    let mut go = self.go_command(build, verb);
-                    if let Some(modfile) = &modfile {
-                        go.arg("-modfile").arg(modfile);
+                let prepare = |verb: &str| -> Result<Command, BuildError> {
+                    let mut go = self.go_command(build, verb)?;
+                    if let Some(mended) = &mended {
+                        go.arg("-modfile").arg(mended.join("go.mod"));
                     }
-                    go
+                    Ok(go)
                 };
                 fetch(program, || {
-                    let mut list = prepare("list");
+                    let mut list = prepare("list")?;
                     list.args(["-deps", "-f", "", &build.package]);
-                    list
+                    Ok(list)
                 })?;
-                let mut go = prepare("build");
+                let mut go = prepare("build")?;
                 // What a killed go leaves behind goes with the unfinished entry.
                 go.env("GOTMPDIR", out);
                 go.args(flags(build)).arg("-o").arg(&target).arg(&build.package);
@@ -110,49 +102,49 @@ impl Builder {
         Ok(fs::File::open(&target)?.sync_all()?)
     }
 
-    /// Copies a dependency out of Go's read-only module cache, changes the one line, and points a copy of our go.mod to it.
-    fn mend(&self, program: Program, build: &GoBuild, mend: &Mend) -> Result<tempfile::TempDir, BuildError> {
+    /// A folder with a go.mod like ours, but for a dependency that is copied out of Go's module cache and mended.
+    /// Kept, since its path ends up in the program, which should come out the same every time.
+    fn mend(&self, program: Program, build: &GoBuild, mend: &Mend) -> Result<PathBuf, BuildError> {
         let module = self.module(build);
-        fetch(program, || {
-            let mut download = self.go_command(build, "mod");
-            download.args(["download", mend.module]);
-            download
-        })?;
-        let mut list = self.go_command(build, "list");
-        let found = output(list.args(["-m", "-f", "{{.Dir}}", mend.module]), "go")?;
-        let original = PathBuf::from(String::from_utf8_lossy(&found).trim());
-
-        let work = tempfile::tempdir()?;
-        let copy = work.path().join("mended");
-        copy_files(&original, &copy)?;
-        fs::write(copy.join("go.mod"), format!("module {}\n", mend.module))?;
-        let file = copy.join(mend.file);
-        let text = fs::read_to_string(&file)?;
-        if !text.contains(mend.from) {
-            return Err(BuildError::NothingToMend { program, module: mend.module, file: mend.file });
-        }
-        fs::write(&file, text.replace(mend.from, mend.to))?;
-
-        let replaces = format!("{} => ", mend.module);
-        let go_mod: String = fs::read_to_string(module.join("go.mod"))?
-            .lines()
-            .map(|line| match line.split_once(&replaces) {
+        let go_mod = fs::read_to_string(module.join("go.mod"))?;
+        let key = hex::encode(&Sha256::digest(format!("{go_mod}{}{}", mend.from, mend.to))[..8]);
+        let name = format!("{}-{key}", build.module);
+        let copy = self.mended.join(&name).join("mended");
+        entry(&self.mended, &name, |out| {
+            fetch(program, || {
+                let mut download = self.go_command(build, "mod")?;
+                download.args(["download", mend.module]);
+                Ok(download)
+            })?;
+            let mut list = self.go_command(build, "list")?;
+            let found = output(list.args(["-m", "-f", "{{.Dir}}", mend.module]), "go")?;
+            let original = PathBuf::from(String::from_utf8_lossy(&found).trim());
+            copy_files(&original, &out.join("mended"))?;
+            fs::write(out.join("mended/go.mod"), format!("module {}\n", mend.module))?;
+            let file = out.join("mended").join(mend.file);
+            let text = fs::read_to_string(&file)?;
+            if !text.contains(mend.from) {
+                return Err(BuildError::NothingToMend { program, module: mend.module, file: mend.file });
+            }
+            fs::write(&file, text.replace(mend.from, mend.to))?;
+            let replaces = format!("{} => ", mend.module);
+            let lines = go_mod.lines().map(|line| match line.split_once(&replaces) {
                 Some((before, _)) => format!("{before}{replaces}{}\n", copy.display()),
                 None => format!("{line}\n"),
-            })
-            .collect();
-        fs::write(work.path().join("go.mod"), go_mod)?;
-        fs::copy(module.join("go.sum"), work.path().join("go.sum"))?;
-        Ok(work)
+            });
+            fs::write(out.join("go.mod"), lines.collect::<String>())?;
+            fs::copy(module.join("go.sum"), out.join("go.sum"))?;
+            Ok(())
+        })
     }
 
     /// A go command in the module's folder, untouched by the user's own Go settings, ended when we are.
-    pub fn go_command(&self, build: &GoBuild, verb: &str) -> Command {
+    pub fn go_command(&self, build: &GoBuild, verb: &str) -> Result<Command, BuildError> {
         let mut go = Command::new("setpriv");
-        go.args(["--pdeathsig", "TERM", "--"]).arg(&self.go).arg(verb);
+        go.args(["--pdeathsig", "TERM", "--"]).arg(&self.toolchain.go()?.command).arg(verb);
         go.current_dir(self.module(build));
         go.envs([("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off"), ("GOTOOLCHAIN", "local")]);
-        go
+        Ok(go)
     }
 
     fn module(&self, build: &GoBuild) -> PathBuf {
@@ -165,10 +157,10 @@ impl Builder {
 }
 
 /// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.
-fn fetch(program: Program, command: impl Fn() -> Command) -> Result<(), BuildError> {
+fn fetch(program: Program, command: impl Fn() -> Result<Command, BuildError>) -> Result<(), BuildError> {
     let mut attempt = 1;
     loop {
-        match run(program, &mut command()) {
+        match run(program, &mut command()?) {
             Err(BuildError::Failed { .. }) if attempt < FETCH_ATTEMPTS => {
                 thread::sleep(Duration::from_secs(u64::from(attempt)));
                 attempt += 1;
@@ -182,8 +174,8 @@ fn flags(build: &GoBuild) -> [&str; 5] {
     ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &build.ldflags]
 }
 
-/// The files of a Go module of ours, sorted.
-fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// All files under a folder, sorted.
+pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -197,7 +189,7 @@ fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
-    for file in sources(from)? {
+    for file in files(from)? {
         let target = to.join(file.strip_prefix(from).unwrap_or(&file));
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;

@@ -8,6 +8,7 @@ mod program;
 mod progress;
 #[cfg(test)]
 mod tests;
+mod toolchain;
 
 use std::{
     env, io,
@@ -19,13 +20,16 @@ use build::Builder;
 pub(crate) use entry::entry;
 pub use program::{EtcdVersion, KUBERNETES_VERSION, Program, UnknownEtcdVersion};
 use progress::Progress;
+use toolchain::Toolchain;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     #[error("{program} did not build ({status}); its last lines:\n{output}")]
     Failed { program: Program, status: ExitStatus, output: String },
-    #[error("cannot start {command} ({source}): the lab needs Go 1.26, gcc and util-linux")]
+    #[error("cannot start {command} ({source}): the lab needs gcc and util-linux")]
     NoCompiler { command: String, source: io::Error },
+    #[error("there is no Go 1.26 or later here, and Go {version} cannot be fetched: {why}")]
+    NoGo { version: &'static str, why: String },
     #[error("{tool} does not work: {output}")]
     Tool { tool: &'static str, output: String },
     #[error("{program}: {module} has no line to mend in {file}; its version in go.mod has changed")]
@@ -59,11 +63,11 @@ impl Programs {
     /// Programs of this checkout, kept under `cache`.
     pub fn new(cache: &Path) -> Self {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab");
-        Self::with_builder(cache, Builder::new(Path::new("go"), &sources))
+        Self::with_toolchain(cache, Toolchain::new(cache), &sources)
     }
 
-    fn with_builder(cache: &Path, builder: Builder) -> Self {
-        Self { root: cache.join("programs"), builder }
+    fn with_toolchain(cache: &Path, toolchain: Toolchain, sources: &Path) -> Self {
+        Self { root: cache.join("programs"), builder: Builder::new(toolchain, sources, cache) }
     }
 
     /// The program's file, built if it is missing. Its folder holds nothing else, so it can go on `PATH`.

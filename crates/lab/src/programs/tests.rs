@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BuildError, Builder, EtcdVersion, Program, Programs, entry, program::Recipe};
+use super::{BuildError, EtcdVersion, Program, Programs, Toolchain, entry, program::Recipe};
 
 /// A lab folder with one tiny module, a cache, and a stand-in for `go` that follows `script` when it builds to `$out`.
 struct Fixture {
@@ -22,7 +22,7 @@ impl Fixture {
         fs::write(module.join("go.mod"), "module tiny\n\ngo 1.26\n").unwrap();
         fs::write(module.join("main.go"), "package main\n\nfunc main() { println(\"tiny\") }\n").unwrap();
         fixture.go(&format!(
-            "case $1 in version) echo fake 1;; list) {{ :; {script_list}; }};; build) echo build >>{log}; while [ \"$1\" != -o ]; do shift; done; out=$2; {script};; esac",
+            "case $1 in version) echo go version go1.26.1;; list) {{ :; {script_list}; }};; build) echo build >>{log}; while [ \"$1\" != -o ]; do shift; done; out=$2; {script};; esac",
             script_list = format_args!("[ ! -e {0} ] || sh {0}", fixture.at("list.sh").display()),
             log = fixture.at("log").display(),
         ));
@@ -48,7 +48,12 @@ impl Fixture {
     }
 
     fn programs_with(&self, go: &Path) -> Programs {
-        Programs::with_builder(&self.at("cache"), Builder::new(go, &self.at("lab")))
+        Programs::with_toolchain(&self.at("cache"), self.toolchain(go), &self.at("lab"))
+    }
+
+    /// Without a way to fetch another.
+    fn toolchain(&self, go: &Path) -> Toolchain {
+        Toolchain::with(go, &self.at("cache"), "file:///no/such/proxy", "0000000000")
     }
 
     fn builds(&self) -> usize {
@@ -91,7 +96,7 @@ fn what_a_program_is_made_from_is_in_its_key() {
     fs::create_dir(fixture.module().join("etcd")).unwrap();
     fs::write(fixture.module().join("etcd/main.go"), "package main").unwrap();
     keys.push(key());
-    fixture.go("echo fake 2");
+    fixture.go("echo go version go1.26.2");
     keys.push(key());
     let count = keys.len();
     keys.sort();
@@ -136,12 +141,18 @@ fn builders_at_once_build_once() {
 #[test]
 fn a_killed_lab_takes_its_compiler_along() {
     let fixture = Fixture::new("exec sleep 30");
-    let builder = Builder::new(&fixture.at("go"), &fixture.at("lab"));
+    let builder = fixture.programs().builder;
     let Ok(Recipe::Go(build)) = TINY.recipe() else { unreachable!() };
     // For the kernel, the thread that started the compiler is its parent.
     let mut child = thread::scope(|scope| {
         let parent = scope.spawn(|| {
-            let child = builder.go_command(&build, "build").arg("-o").arg(fixture.at("out")).spawn().unwrap();
+            let child = builder
+                .go_command(&build, "build")
+                .unwrap()
+                .arg("-o")
+                .arg(fixture.at("out"))
+                .spawn()
+                .unwrap();
             let deadline = Instant::now() + Duration::from_secs(10);
             while fixture.builds() == 0 {
                 assert!(Instant::now() < deadline, "the compiler does not start");
@@ -197,10 +208,13 @@ fn real_go_and_real_gcc() {
 }
 
 #[test]
-fn a_missing_compiler_is_named() {
+fn a_missing_go_is_named() {
     let fixture = Fixture::new("");
     let error = fixture.programs_with(Path::new("/no/such/go")).path(TINY).unwrap_err().to_string();
-    assert!(error.contains("/no/such/go") && error.contains("Go 1.26"), "{error}");
+    assert!(error.contains("there is no Go 1.26") && error.contains("/no/such/proxy"), "{error}");
+    fixture.go("echo go version go1.19.8 linux/amd64");
+    let error = fixture.programs().path(TINY).unwrap_err().to_string();
+    assert!(error.contains("there is no Go 1.26"), "{error}");
 }
 
 #[test]
