@@ -1,1 +1,5 @@
-//! The etcd operator: controllers for clusters, backups and restores.
+//! The etcd operator: one binary, one folder for each controller.
+
+pub mod cli;
+pub mod cluster;
+pub mod process;

@@ -1,0 +1,129 @@
+//! The command line: the flags of the coreos operator, and ours.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueEnum};
+use domain::HopTable;
+use jiff::SignedDuration;
+use runtime::logging::Format;
+
+/// Creates, scales, heals and upgrades etcd clusters while their clients keep reading and writing.
+///
+/// Runs in a pod, with the rights of its service account, or anywhere with a kubeconfig (KUBECONFIG). It looks after the
+/// EtcdClusters of its own namespace (MY_POD_NAMESPACE, or that of the service account or kubeconfig), or of all with
+/// --cluster-wide. Several replicas may run: one works, the others stand by.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "etcd-operator",
+    version,
+    after_help = "Try it:\n  etcd-operator --listen-addr=127.0.0.1:8080 &\n  kubectl apply -f example/example-etcd-cluster.yaml\n  kubectl describe etcdcluster example-etcd-cluster"
+)]
+pub struct Cli {
+    /// Which controllers run in this process.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "cluster")]
+    pub controllers: Vec<Controller>,
+
+    /// Install the CRDs of these controllers, or bring them up to date; never back. With =false, apply
+    /// deploy/crds yourself.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
+    pub create_crd: bool,
+
+    /// Look after EtcdClusters of every namespace; needs a ClusterRole.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub cluster_wide: bool,
+
+    /// Where /metrics, /healthz and /readyz are served.
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    pub listen_addr: SocketAddr,
+
+    /// How long a member that has its data may be silent before it is replaced, while the others keep quorum, such as
+    /// 60s or 2m. An EtcdCluster's spec.memberUnresponsiveSeconds goes first.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    pub member_unresponsive_after: Duration,
+
+    /// The patch version through which a minor is passed on the way to a later one, in place of the built-in one; such
+    /// as 3.4.37,3.5.35.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub version_table: HopTable,
+
+    /// Log lines for people (text) or for programs (json).
+    #[arg(long, default_value_t)]
+    pub log_format: Format,
+
+    /// How much is logged: error, warn, info, debug or trace, or a list such as info,etcd_operator=debug.
+    #[arg(long, default_value = "info")]
+    pub log_level: String,
+
+    /// The name of the pod that this process runs in: the source of its events, and its name in elections.
+    #[arg(long, env = "MY_POD_NAME", hide_env_values = true)]
+    pub pod_name: Option<String>,
+
+    /// The namespace that is looked after, and that has the leases.
+    #[arg(long, env = "MY_POD_NAMESPACE", hide_env_values = true)]
+    pub pod_namespace: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Controller {
+    /// EtcdClusters.
+    Cluster,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is no duration: write 60s or 2m"))?;
+    let duration = parsed.unsigned_abs();
+    if parsed.is_negative() || duration < Duration::from_secs(10) {
+        return Err("less than 10s would replace members that are merely slow".into());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use rstest::rstest;
+
+    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(["etcd-operator"].iter().chain(args))
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[rstest]
+    #[case(&[], true, false)]
+    #[case(&["--create-crd=false"], false, false)]
+    #[case(&["--create-crd"], true, false)]
+    #[case(&["--create-crd=true", "--cluster-wide"], true, true)]
+    #[case(&["--cluster-wide=true"], true, true)]
+    #[case(&["--cluster-wide=false"], true, false)]
+    fn flags_read_as_those_of_coreos(#[case] args: &[&str], #[case] create: bool, #[case] wide: bool) {
+        let cli = parse(args).unwrap();
+        assert_eq!((cli.create_crd, cli.cluster_wide), (create, wide));
+        assert_eq!(cli.listen_addr, "0.0.0.0:8080".parse().unwrap());
+    }
+
+    #[rstest]
+    #[case("60s", Some(60))]
+    #[case("2m", Some(120))]
+    #[case("1m30s", Some(90))]
+    #[case("5s", None)]
+    #[case("-60s", None)]
+    #[case("soon", None)]
+    fn durations(#[case] text: &str, #[case] seconds: Option<u64>) {
+        assert_eq!(duration(text).ok(), seconds.map(Duration::from_secs));
+    }
+
+    #[test]
+    fn the_version_table_can_be_overridden() {
+        assert_eq!(parse(&[]).unwrap().version_table, HopTable::default());
+        let table = parse(&["--version-table=3.5.28"]).unwrap().version_table;
+        assert_ne!(table, HopTable::default());
+        assert!(parse(&["--version-table=latest"]).is_err());
+    }
+}

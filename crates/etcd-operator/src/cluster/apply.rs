@@ -1,0 +1,215 @@
+//! The hands: every step of the plan, each with its preconditions.
+
+mod membership;
+mod objects;
+
+use api::{EtcdCluster, EtcdClusterStatus};
+use domain::{Action, Moment, Step};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use resources::ClusterError;
+use runtime::lease::Lost;
+use thiserror::Error;
+use tracing::{debug, info};
+
+use super::Context;
+use super::memory::Memory;
+use super::observe::Seen;
+
+/// How a step ended, if it did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// etcd wants to be asked again later.
+    Wait(String),
+    /// The world is not as it was seen: look again.
+    Stale(String),
+}
+
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    #[error("Kubernetes refused {step}: {source}")]
+    Kubernetes { step: &'static str, source: kube::Error },
+    #[error("etcd refused {step}: {source}")]
+    Etcd { step: &'static str, source: etcd::Error },
+    #[error(transparent)]
+    Build(#[from] ClusterError),
+    #[error(transparent)]
+    NotLeading(#[from] Lost),
+}
+
+impl ApplyError {
+    /// Stable, for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Kubernetes { .. } => "KubernetesRefused",
+            Self::Etcd { .. } => "EtcdRefused",
+            Self::Build(_) => "NotBuildable",
+            Self::NotLeading(_) => "NotLeading",
+        }
+    }
+}
+
+/// One round's acts on one cluster.
+pub struct Hands<'a> {
+    pub context: &'a Context,
+    /// As last read or written: its resource version is the precondition of what is recorded.
+    pub cluster: &'a mut EtcdCluster,
+    /// What this round wants status to say; recorded facts go into it and out with it.
+    pub status: &'a mut EtcdClusterStatus,
+    pub memory: &'a mut Memory,
+    pub seen: &'a Seen,
+    pub now: Moment,
+}
+
+impl Hands<'_> {
+    /// Applies actions in order until one is not simply done.
+    pub async fn apply(&mut self, rule: &'static str, actions: &[Action]) -> Result<Outcome, ApplyError> {
+        let cluster = format!("{}/{}", self.cluster.namespace().unwrap_or_default(), self.cluster.name_any());
+        for action in actions {
+            self.context.leadership.check()?;
+            let step = name(&action.step);
+            let member = member(&action.step);
+            let outcome = self.step(&action.step).await;
+            self.context.metrics.stepped(step, &outcome);
+            match outcome {
+                Ok(Outcome::Done) => {
+                    info!(cluster, rule, step, member, "done");
+                    for event in &action.events {
+                        self.context.publish(self.cluster, event).await;
+                    }
+                }
+                Ok(Outcome::Wait(why)) => {
+                    debug!(cluster, rule, step, member, why, "etcd asks to wait");
+                    return Ok(Outcome::Wait(why));
+                }
+                Ok(Outcome::Stale(why)) => {
+                    info!(cluster, rule, step, member, why, "not as it was seen; looking again");
+                    self.memory.distrust = true;
+                    return Ok(Outcome::Stale(why));
+                }
+                Err(error) => {
+                    self.memory.distrust = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<Outcome, ApplyError> {
+        match step {
+            Step::ListLive => Ok(Outcome::Stale("the plan wants a live list".into())),
+            Step::RecordSeed { name } => {
+                self.status.seed = name.to_string();
+                self.record("RecordSeed").await
+            }
+            Step::RecordCluster { id } => {
+                self.status.cluster_id = id.to_string();
+                self.record("RecordCluster").await
+            }
+            Step::EnsureHeadlessService => self.headless_service().await,
+            Step::EnsureClientService => self.client_service().await,
+            Step::SetBudget { min_available } => self.budget(*min_available).await,
+            Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
+            Step::CreateMember { id, name, version, peers } => {
+                self.memory.just_added.remove(id);
+                self.create_member(name, *version, peers).await
+            }
+            Step::ResumeMember { name, version, claim } => self.resume_member(name, *version, claim).await,
+            Step::MarkPod { name, uid, disarm, serve } => self.mark_pod(name, uid, *disarm, *serve).await,
+            Step::PatchImage { name, uid, version } => self.patch_image(name, uid, *version).await,
+            Step::DeletePod { name, uid } => self.delete_pod("DeletePod", name, uid).await,
+            Step::DropImageCheck { pod, uid } => self.delete_pod("DropImageCheck", pod, uid).await,
+            Step::DeleteClaim { name, uid } => self.delete_claim(name, uid).await,
+            Step::CheckImage { version, node } => self.check_image(*version, node).await,
+            Step::AddMember { name, learner } => self.add_member(name, *learner).await,
+            Step::Promote { id, .. } => self.promote(*id).await,
+            Step::RemoveMember { id, .. } => self.remove_member(*id).await,
+            Step::MoveLeader { from, to } => self.move_leader(*from, *to).await,
+            Step::CompareHash { member, with, version } => self.compare_hash(member, with, *version).await,
+        }
+    }
+
+    /// Writes status on condition that nobody wrote the `EtcdCluster` since it was read.
+    pub async fn record(&mut self, step: &'static str) -> Result<Outcome, ApplyError> {
+        let namespace = self.cluster.namespace().unwrap_or_default();
+        let api: Api<EtcdCluster> = Api::namespaced(self.context.client.clone(), &namespace);
+        let wanted = EtcdCluster { status: Some(self.status.clone()), ..self.cluster.clone() };
+        match api.replace_status(&wanted.name_any(), &PostParams::default(), &wanted).await {
+            Ok(written) => {
+                self.memory.reported = Some(tokio::time::Instant::now());
+                self.memory.own.cluster.object(written.clone());
+                *self.cluster = written;
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused(step, error),
+        }
+    }
+}
+
+/// Sorts out the answers that only mean that somebody was faster.
+fn refused(step: &'static str, source: kube::Error) -> Result<Outcome, ApplyError> {
+    match &source {
+        kube::Error::Api(status) if [404, 409, 410].contains(&status.code) => {
+            Ok(Outcome::Stale(status.message.clone()))
+        }
+        // A patch that names the UID of a pod that is no more.
+        kube::Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid") => {
+            Ok(Outcome::Stale(status.message.clone()))
+        }
+        _ => Err(ApplyError::Kubernetes { step, source }),
+    }
+}
+
+/// Stable, for logs and metrics.
+fn name(step: &Step) -> &'static str {
+    match step {
+        Step::ListLive => "ListLive",
+        Step::RecordSeed { .. } => "RecordSeed",
+        Step::RecordCluster { .. } => "RecordCluster",
+        Step::EnsureHeadlessService => "EnsureHeadlessService",
+        Step::EnsureClientService => "EnsureClientService",
+        Step::SetBudget { .. } => "SetBudget",
+        Step::CreateSeed { .. } => "CreateSeed",
+        Step::CreateMember { .. } => "CreateMember",
+        Step::ResumeMember { .. } => "ResumeMember",
+        Step::MarkPod { .. } => "MarkPod",
+        Step::PatchImage { .. } => "PatchImage",
+        Step::DeletePod { .. } => "DeletePod",
+        Step::DeleteClaim { .. } => "DeleteClaim",
+        Step::AddMember { .. } => "AddMember",
+        Step::Promote { .. } => "Promote",
+        Step::RemoveMember { .. } => "RemoveMember",
+        Step::MoveLeader { .. } => "MoveLeader",
+        Step::CheckImage { .. } => "CheckImage",
+        Step::DropImageCheck { .. } => "DropImageCheck",
+        Step::CompareHash { .. } => "CompareHash",
+    }
+}
+
+/// The member that a step is about, for logs.
+fn member(step: &Step) -> Option<&str> {
+    match step {
+        Step::RecordSeed { name }
+        | Step::CreateSeed { name, .. }
+        | Step::CreateMember { name, .. }
+        | Step::ResumeMember { name, .. }
+        | Step::MarkPod { name, .. }
+        | Step::PatchImage { name, .. }
+        | Step::DeletePod { name, .. }
+        | Step::DeleteClaim { name, .. }
+        | Step::AddMember { name, .. }
+        | Step::Promote { name, .. }
+        | Step::RemoveMember { name, .. }
+        | Step::CompareHash { member: name, .. } => Some(name.as_str()),
+        Step::ListLive
+        | Step::RecordCluster { .. }
+        | Step::EnsureHeadlessService
+        | Step::EnsureClientService
+        | Step::SetBudget { .. }
+        | Step::MoveLeader { .. }
+        | Step::CheckImage { .. }
+        | Step::DropImageCheck { .. } => None,
+    }
+}

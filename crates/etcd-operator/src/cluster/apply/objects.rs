@@ -1,0 +1,255 @@
+//! Steps that Kubernetes takes.
+
+use super::super::watches::Claim;
+use super::{ApplyError, Hands, Outcome, refused};
+use domain::{Name, Peer, Uid, Version};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::PartialObjectMetaExt;
+use kube::{Api, Resource, ResourceExt};
+use resources::{Bootstrap, Cluster};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The one field manager of everything that we apply.
+const MANAGER: &str = "etcd-operator";
+
+impl Hands<'_> {
+    pub(super) async fn headless_service(&mut self) -> Result<Outcome, ApplyError> {
+        let wanted = resources::headless_service(&self.build()?);
+        match self.server_side("EnsureHeadlessService", &wanted).await? {
+            Ok(service) => Ok(self.service_written(service)),
+            Err(outcome) => Ok(outcome),
+        }
+    }
+
+    pub(super) async fn client_service(&mut self) -> Result<Outcome, ApplyError> {
+        let wanted = resources::client_service(&self.build()?);
+        match self.server_side("EnsureClientService", &wanted).await? {
+            Ok(service) => Ok(self.service_written(service)),
+            Err(outcome) => Ok(outcome),
+        }
+    }
+
+    fn service_written(&mut self, service: Service) -> Outcome {
+        self.memory.own.services.object(service);
+        Outcome::Done
+    }
+
+    pub(super) async fn budget(&mut self, min_available: u32) -> Result<Outcome, ApplyError> {
+        let min_available = i32::try_from(min_available).unwrap_or(i32::MAX);
+        let wanted = resources::pod_disruption_budget(&self.build()?, min_available);
+        match self.server_side("SetBudget", &wanted).await? {
+            Ok(budget) => self.memory.own.budgets.object(budget),
+            Err(outcome) => return Ok(outcome),
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) async fn create_seed(&mut self, name: &Name, version: Version) -> Result<Outcome, ApplyError> {
+        let claim = match self.claim("CreateSeed", name).await? {
+            Ok(claim) => claim,
+            Err(outcome) => return Ok(outcome),
+        };
+        let token = uuid();
+        self.create_pod("CreateSeed", name, version, Bootstrap::Seed { token: &token }, claim.as_deref())
+            .await
+    }
+
+    pub(super) async fn create_member(
+        &mut self,
+        name: &Name,
+        version: Version,
+        peers: &[Peer],
+    ) -> Result<Outcome, ApplyError> {
+        let claim = match self.claim("CreateMember", name).await? {
+            Ok(claim) => claim,
+            Err(outcome) => return Ok(outcome),
+        };
+        let peers = peers.iter().map(|peer| (peer.name.as_str(), peer.url.as_str()));
+        let peers = api::names::initial_cluster(peers);
+        self.create_pod(
+            "CreateMember",
+            name,
+            version,
+            Bootstrap::Join { initial_cluster: &peers },
+            claim.as_deref(),
+        )
+        .await
+    }
+
+    pub(super) async fn resume_member(
+        &mut self,
+        name: &Name,
+        version: Version,
+        claim: &Uid,
+    ) -> Result<Outcome, ApplyError> {
+        self.create_pod("ResumeMember", name, version, Bootstrap::Resume, Some(claim.as_str())).await
+    }
+
+    pub(super) async fn check_image(&mut self, version: Version, node: &Name) -> Result<Outcome, ApplyError> {
+        let pod = resources::image_check_pod(&self.build()?, &version.to_string(), node.as_str());
+        self.create("CheckImage", &pod).await
+    }
+
+    async fn create_pod(
+        &mut self,
+        step: &'static str,
+        name: &Name,
+        version: Version,
+        bootstrap: Bootstrap<'_>,
+        claim: Option<&str>,
+    ) -> Result<Outcome, ApplyError> {
+        let pod =
+            resources::member_pod(&self.build()?, name.as_str(), &version.to_string(), bootstrap, claim);
+        self.create(step, &pod).await
+    }
+
+    async fn create(&mut self, step: &'static str, pod: &Pod) -> Result<Outcome, ApplyError> {
+        match self.api::<Pod>().create(&PostParams::default(), pod).await {
+            Ok(created) => {
+                self.memory.own.pods.object(created);
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused(step, error),
+        }
+    }
+
+    /// The UID of the member's claim, which is made if it is not there; none for a cluster without volumes.
+    async fn claim(
+        &mut self,
+        step: &'static str,
+        member: &Name,
+    ) -> Result<Result<Option<String>, Outcome>, ApplyError> {
+        let wanted = resources::persistent_volume_claim(&self.build()?, member.as_str());
+        let Some(wanted) = wanted else { return Ok(Ok(None)) };
+        let known = self.seen.observation.claims.iter().find(|claim| claim.name == *member);
+        if let Some(known) = known {
+            return Ok(Ok(Some(known.uid.to_string())));
+        }
+        match self.api::<PersistentVolumeClaim>().create(&PostParams::default(), &wanted).await {
+            Ok(created) => {
+                let uid = created.uid();
+                self.memory
+                    .own
+                    .claims
+                    .object(created.metadata.into_response_partial::<PersistentVolumeClaim>());
+                Ok(Ok(uid))
+            }
+            Err(error) => refused(step, error).map(Err),
+        }
+    }
+
+    pub(super) async fn mark_pod(
+        &mut self,
+        name: &Name,
+        uid: &Uid,
+        disarm: bool,
+        serve: bool,
+    ) -> Result<Outcome, ApplyError> {
+        let patch = Patch::Merge(resources::mark_patch(uid.as_str(), disarm, serve));
+        self.patch_pod("MarkPod", name, &patch).await
+    }
+
+    pub(super) async fn patch_image(
+        &mut self,
+        name: &Name,
+        uid: &Uid,
+        version: Version,
+    ) -> Result<Outcome, ApplyError> {
+        let patch = resources::image_patch(&self.build()?, uid.as_str(), &version.to_string());
+        let outcome = self.patch_pod("PatchImage", name, &Patch::Strategic(patch)).await?;
+        if outcome == Outcome::Done {
+            self.memory.patched.insert(uid.clone(), self.now);
+        }
+        Ok(outcome)
+    }
+
+    /// The patch names a UID, and the API server refuses it for a pod of another.
+    async fn patch_pod(
+        &mut self,
+        step: &'static str,
+        name: &Name,
+        patch: &Patch<Value>,
+    ) -> Result<Outcome, ApplyError> {
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api::<Pod>().patch(name.as_str(), &params, patch).await {
+            Ok(patched) => {
+                self.memory.own.pods.object(patched);
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused(step, error),
+        }
+    }
+
+    pub(super) async fn delete_pod(
+        &mut self,
+        step: &'static str,
+        name: &Name,
+        uid: &Uid,
+    ) -> Result<Outcome, ApplyError> {
+        match self.api::<Pod>().delete(name.as_str(), &only(uid)).await {
+            Ok(answer) => {
+                // It ends in its own time; until then it shows as being deleted.
+                match answer.left().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+                    Some(pod) => self.memory.own.pods.object(pod),
+                    None => self.memory.own.pods.gone(name.as_str(), uid.as_str()),
+                }
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused(step, error),
+        }
+    }
+
+    pub(super) async fn delete_claim(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {
+        match self.api::<Claim>().delete(name.as_str(), &only(uid)).await {
+            Ok(answer) => {
+                match answer.left().filter(|claim| claim.metadata.deletion_timestamp.is_some()) {
+                    Some(claim) => self.memory.own.claims.object(claim),
+                    None => self.memory.own.claims.gone(name.as_str(), uid.as_str()),
+                }
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused("DeleteClaim", error),
+        }
+    }
+
+    async fn server_side<K>(&self, step: &'static str, wanted: &K) -> Result<Result<K, Outcome>, ApplyError>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        let params = PatchParams::apply(MANAGER).force();
+        match self.api::<K>().patch(&wanted.name_any(), &params, &Patch::Apply(wanted)).await {
+            Ok(written) => Ok(Ok(written)),
+            Err(error) => refused(step, error).map(Err),
+        }
+    }
+
+    fn build(&self) -> Result<Cluster<'_>, ApplyError> {
+        Ok(Cluster::of(self.cluster)?)
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.context.client.clone(), &self.cluster.namespace().unwrap_or_default())
+    }
+}
+
+/// A random UUID, never used twice.
+fn uuid() -> String {
+    let bytes: [u8; 16] = rand::random();
+    let (time, version) = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62), 4 << 76 | 2 << 62);
+    let hex = format!("{:032x}", time | version);
+    let part = |range: std::ops::Range<usize>| &hex[range];
+    [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-")
+}
+
+/// Only the object of this UID, in its own time, never by force.
+fn only(uid: &Uid) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.to_string()), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}

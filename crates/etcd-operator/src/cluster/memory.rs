@@ -1,0 +1,89 @@
+//! What is remembered of a cluster between two rounds. All of it may be lost at any time without harm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::EtcdCluster;
+use domain::{HashCheck, MemberId, Moment, Name, Read, Status, Uid};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::members::Links;
+use super::watches::{Claim, Key};
+use super::written::Written;
+
+#[derive(Default)]
+pub struct Memory {
+    pub own: Own,
+    pub links: Links,
+    /// When each member last answered, or was first looked for.
+    pub heard: BTreeMap<Name, Moment>,
+    pub leaderless_since: Option<Moment>,
+    /// The node that each pod was last seen on.
+    pub nodes: BTreeMap<Name, Name>,
+    pub hash_checks: Vec<HashCheck>,
+    pub just_added: BTreeSet<MemberId>,
+    /// When we last changed a pod's image.
+    pub patched: BTreeMap<Uid, Moment>,
+    /// Something failed or came out otherwise than planned: ask the API server before planning again.
+    pub distrust: bool,
+    /// When status was last written.
+    pub reported: Option<Instant>,
+}
+
+/// Our own writes that the caches may not show yet.
+#[derive(Default)]
+pub struct Own {
+    pub cluster: Written<EtcdCluster>,
+    pub pods: Written<Pod>,
+    pub claims: Written<Claim>,
+    pub services: Written<Service>,
+    pub budgets: Written<PodDisruptionBudget>,
+}
+
+impl Memory {
+    /// Takes note of who answered, and forgets those who are nobody's concern any more.
+    pub fn hear(&mut self, statuses: &BTreeMap<Name, Read<Status>>, known: &BTreeSet<Name>, now: Moment) {
+        self.heard.retain(|name, _| known.contains(name));
+        self.nodes.retain(|name, _| known.contains(name));
+        for name in known {
+            let answered = statuses.get(name).is_some_and(|status| status.known().is_some());
+            if answered {
+                self.heard.insert(name.clone(), now);
+            } else {
+                self.heard.entry(name.clone()).or_insert(now);
+            }
+        }
+        let mut answers = statuses.values().filter_map(Read::known).peekable();
+        let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
+        self.leaderless_since = leaderless.then(|| self.leaderless_since.unwrap_or(now));
+    }
+}
+
+/// The memories of all clusters.
+#[derive(Default)]
+pub struct Memories(std::sync::Mutex<BTreeMap<Key, Arc<Mutex<Memory>>>>);
+
+impl Memories {
+    pub fn of(&self, key: &Key) -> Arc<Mutex<Memory>> {
+        self.lock().entry(key.clone()).or_default().clone()
+    }
+
+    /// Forgets the clusters that are gone, and names them.
+    pub fn retain(&self, exists: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let mut memories = self.lock();
+        let gone: Vec<Key> = memories.keys().filter(|key| !exists(key)).cloned().collect();
+        memories.retain(|key, _| !gone.contains(key));
+        gone
+    }
+
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Arc<Mutex<Memory>>>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

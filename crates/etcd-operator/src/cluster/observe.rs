@@ -1,0 +1,219 @@
+//! Everything that a round decides on, seen anew: Kubernetes from the caches or live, the members themselves over gRPC.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::names::{self, Zone};
+use api::{EtcdCluster, labels};
+use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded};
+use k8s_openapi::api::core::v1::{self, Service};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use resources::{Cluster, ClusterError};
+use thiserror::Error;
+
+use super::Context;
+use super::members::{self, Answers, Target};
+use super::memory::Memory;
+use super::pods;
+use super::spec;
+use super::watches::{Claim, Key};
+
+/// More than a cluster can have members, and than a round can use.
+const FRESH_NAMES: usize = 8;
+/// A member that has been silent for less is starting, and its node is not asked for.
+const SILENT: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    #[error(transparent)]
+    Build(#[from] ClusterError),
+    #[error("cannot list the pods and claims of the cluster: {0}")]
+    List(#[from] kube::Error),
+}
+
+/// Where pods and claims are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Caches,
+    ApiServer,
+}
+
+/// What was seen, and the ways to the members that were asked.
+pub struct Seen {
+    pub observation: Observation,
+    pub links: BTreeMap<Name, etcd::Member>,
+    pub zone: Zone,
+}
+
+pub async fn observe(
+    context: &Context,
+    cluster: &EtcdCluster,
+    memory: &mut Memory,
+    source: Source,
+    now: Moment,
+) -> Result<Seen, ObserveError> {
+    let key = Key::of(cluster);
+    let (all_pods, claims, live) = objects(context, &key, memory, source).await?;
+    let recorded = recorded(cluster);
+    let built = Cluster::of(cluster)?;
+    let zone = built.zone.clone();
+
+    let member_pods: Vec<&Arc<v1::Pod>> = all_pods.iter().filter(|pod| pods::is_member(pod)).collect();
+    let targets: Vec<Target> = member_pods.iter().filter_map(|pod| pods::target(pod)).collect();
+    let links = memory.links.to(&targets, recorded.cluster);
+    let Answers { members, hearsay, mut statuses, alarms } =
+        members::ask(&links, &zone, spec::quota(cluster)).await;
+    for pod in &member_pods {
+        let silent = || Read::Unknown("its pod has no address yet".to_owned());
+        statuses.entry(pod.name_any().into()).or_insert_with(silent);
+    }
+
+    let mut pods: Vec<Pod> = member_pods
+        .iter()
+        .map(|pod| pods::member(pod, memory.patched.get(&pod.uid().unwrap_or_default().into()).copied()))
+        .collect();
+    memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+
+    let listed = members.known().unwrap_or(&hearsay);
+    let known: BTreeSet<Name> =
+        pods.iter().map(|pod| &pod.name).chain(listed.iter().map(|member| &member.name)).cloned().collect();
+    memory.hear(&statuses, &known, now);
+    for pod in &mut pods {
+        if let Some(node) = &mut pod.node {
+            memory.nodes.insert(pod.name.clone(), node.name.clone());
+            let answers = statuses.get(&pod.name).is_some_and(|status| status.known().is_some());
+            let silent = memory.heard.get(&pod.name).is_some_and(|heard| now.since(*heard) >= SILENT);
+            // A member that answers proves its node alive, as far as anyone here asks.
+            node.state = if answers {
+                NodeState::Ready
+            } else if silent || pod.deleting {
+                context.nodes.state(&node.name).await
+            } else {
+                NodeState::Unknown
+            };
+        }
+    }
+    let mut last_nodes = BTreeMap::new();
+    for name in known.iter().filter(|name| !pods.iter().any(|pod| pod.name == **name)) {
+        if let Some(node) = memory.nodes.get(name) {
+            last_nodes.insert(name.clone(), context.nodes.state(node).await);
+        }
+    }
+    if let Some(list) = members.known() {
+        memory.just_added.retain(|id| list.iter().any(|member| member.id == *id));
+    }
+
+    let services = services(context, &key, memory);
+    let has = |wanted: &Service| services.iter().any(|service| serves_as(service, wanted));
+    let observation = Observation {
+        headless_service: has(&resources::headless_service(&built)),
+        client_service: has(&resources::client_service(&built)),
+        budget: budget(context, &key, memory),
+        image_checks: all_pods
+            .iter()
+            .filter(|pod| pods::is_image_check(pod))
+            .filter_map(|pod| pods::image_check(pod))
+            .collect(),
+        claims: claims.iter().map(|claim| pods::claim(claim)).collect(),
+        hash_checks: memory.hash_checks.clone(),
+        heard: memory.heard.clone(),
+        leaderless_since: memory.leaderless_since,
+        just_added: memory.just_added.clone(),
+        fresh_names: fresh_names(&key.name),
+        recorded,
+        pods,
+        live,
+        members,
+        hearsay,
+        statuses,
+        alarms,
+        last_nodes,
+    };
+    Ok(Seen { observation, links, zone })
+}
+
+type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);
+
+/// Pods and claims, and whether the API server itself was asked.
+async fn objects(
+    context: &Context,
+    key: &Key,
+    memory: &mut Memory,
+    source: Source,
+) -> Result<Objects, ObserveError> {
+    if source == Source::Caches && !memory.distrust {
+        let (pods, pods_trusted) =
+            memory.own.pods.over(context.watches.pods.state_filter(|pod| belongs(pod, key)));
+        let (claims, claims_trusted) =
+            memory.own.claims.over(context.watches.claims.state_filter(|claim| belongs(claim, key)));
+        if pods_trusted && claims_trusted {
+            return Ok((pods, claims, false));
+        }
+    }
+    let ours = ListParams::default().labels(&format!("{}={}", labels::CLUSTER, key.name));
+    let pods: Api<v1::Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let claims: Api<Claim> = Api::namespaced(context.client.clone(), &key.namespace);
+    let (pods, claims) = tokio::try_join!(pods.list(&ours), claims.list(&ours))?;
+    memory.distrust = false;
+    Ok((
+        pods.items.into_iter().map(Arc::new).collect(),
+        claims.items.into_iter().map(Arc::new).collect(),
+        true,
+    ))
+}
+
+fn belongs<K: ResourceExt>(object: &K, key: &Key) -> bool {
+    object.meta().namespace.as_deref() == Some(&key.namespace)
+        && object.labels().get(labels::CLUSTER) == Some(&key.name)
+}
+
+fn services(context: &Context, key: &Key, memory: &mut Memory) -> Vec<Arc<Service>> {
+    let cached = context.watches.services.state_filter(|service| belongs(service, key));
+    memory.own.services.over(cached).0
+}
+
+/// Whether a Service is there and does what it is for; what else others put into it is theirs.
+fn serves_as(service: &Service, wanted: &Service) -> bool {
+    let facts = |service: &Service| {
+        let spec = service.spec.as_ref()?;
+        let ports =
+            spec.ports.iter().flatten().map(|port| (port.name.clone(), port.port)).collect::<BTreeSet<_>>();
+        let headless = spec.cluster_ip.as_deref() == Some("None");
+        Some((spec.selector.clone(), ports, headless, spec.publish_not_ready_addresses.unwrap_or(false)))
+    };
+    service.name_any() == wanted.name_any()
+        && service.metadata.deletion_timestamp.is_none()
+        && facts(service) == facts(wanted)
+}
+
+fn budget(context: &Context, key: &Key, memory: &mut Memory) -> Option<u32> {
+    let cached = context.watches.budgets.state_filter(|budget| belongs(budget, key));
+    let (budgets, _) = memory.own.budgets.over(cached);
+    let name = names::disruption_budget(&key.name);
+    let budget = budgets.iter().find(|budget| budget.name_any() == name)?;
+    match budget.spec.as_ref()?.min_available.as_ref()? {
+        IntOrString::Int(number) => u32::try_from(*number).ok(),
+        IntOrString::String(_) => None,
+    }
+}
+
+/// What earlier rounds wrote into status.
+fn recorded(cluster: &EtcdCluster) -> Recorded {
+    let Some(status) = &cluster.status else { return Recorded::default() };
+    let name = |text: &String| (!text.is_empty()).then(|| Name::from(text.as_str()));
+    let listed = status.members.ready.iter().chain(&status.members.unready);
+    Recorded {
+        seed: name(&status.seed),
+        cluster: u64::from_str_radix(&status.cluster_id, 16).ok().map(ClusterId),
+        voters: listed.map(|member| Name::from(member.as_str())).collect(),
+        version: status.current_version.parse().ok(),
+    }
+}
+
+fn fresh_names(cluster: &str) -> Vec<Name> {
+    let mut rng = rand::rng();
+    (0..FRESH_NAMES).map(|_| names::new_member(cluster, &mut rng).into()).collect()
+}

@@ -1,0 +1,296 @@
+//! Pods and claims, in the planner's words.
+
+use std::net::IpAddr;
+
+use api::{annotations, labels};
+use domain::{Check, ImageCheck, Moment, Name, Node, NodeState, Pod, PodPhase, Uid, Version};
+use k8s_openapi::api::core::v1::{self, ContainerStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use resources::CONTAINER;
+
+use super::members::Target;
+use super::watches::Claim;
+
+/// Why a container that waits will not start without somebody's help.
+const UNUSABLE: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+pub fn is_image_check(pod: &v1::Pod) -> bool {
+    pod.labels().get(labels::APP).is_some_and(|app| app == labels::APP_IMAGE_CHECK)
+}
+
+pub fn is_member(pod: &v1::Pod) -> bool {
+    pod.labels().get(labels::APP).is_some_and(|app| app == labels::APP_ETCD)
+}
+
+/// Where a pod's member can be asked.
+pub fn target(pod: &v1::Pod) -> Option<Target> {
+    let ip: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+    Some(Target { name: pod.name_any().into(), uid: uid(pod), ip })
+}
+
+/// The planner's view of a member's pod; `patched` is when we last changed its image.
+pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
+    let image = image(pod).unwrap_or_default();
+    let (repository, version) = split_image(image);
+    let annotation = |key: &str| pod.annotations().get(key).map(String::as_str);
+    let created = moment(pod.metadata.creation_timestamp.as_ref());
+    let armed = is_armed(pod);
+    Pod {
+        name: pod.name_any().into(),
+        uid: uid(pod),
+        phase: phase(pod),
+        node: node(pod).map(|name| Node { name, state: NodeState::Unknown }),
+        repository: repository.to_owned(),
+        version: version
+            .or_else(|| annotation(annotations::VERSION)?.parse().ok())
+            .unwrap_or(Version::new(0, 0, 0)),
+        armed,
+        peers: if armed {
+            peers(annotation(annotations::INITIAL_CLUSTER).unwrap_or_default())
+        } else {
+            Vec::new()
+        },
+        serving: labels::is_serving(pod.labels()),
+        ready: is_ready(pod),
+        waiting: waiting(pod),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        template: annotation(annotations::TEMPLATE_HASH).unwrap_or_default().to_owned(),
+        claim: annotation(annotations::VOLUME_UID).map(Uid::from),
+        created,
+        changed: patched.map_or(created, |patched| patched.max(created)),
+        updated: etcd_status(pod).is_none_or(|status| same_image(&status.image, image)),
+    }
+}
+
+/// The planner's view of a throw-away pod; `None` for one that nobody can make sense of.
+pub fn image_check(pod: &v1::Pod) -> Option<ImageCheck> {
+    let (repository, version) = split_image(image(pod)?);
+    let ended = etcd_status(pod)
+        .and_then(|status| status.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref())
+        .map(|time| moment(Some(time)));
+    Some(ImageCheck {
+        pod: pod.name_any().into(),
+        uid: uid(pod),
+        repository: repository.to_owned(),
+        version: version?,
+        node: node(pod)?,
+        outcome: outcome(pod),
+        at: ended.unwrap_or_else(|| moment(pod.metadata.creation_timestamp.as_ref())),
+    })
+}
+
+fn outcome(pod: &v1::Pod) -> Check {
+    let status = pod.status.as_ref();
+    match phase(pod) {
+        PodPhase::Succeeded => return Check::Passed,
+        PodPhase::Failed => {
+            let ended = etcd_status(pod).and_then(|status| status.state.as_ref()?.terminated.as_ref());
+            let code = ended.map(|ended| format!("etcd --version ended with code {}", ended.exit_code));
+            let said = status.and_then(|status| status.message.clone().or_else(|| status.reason.clone()));
+            return Check::Failed(code.or(said).unwrap_or_else(|| "the pod failed".into()));
+        }
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {}
+    }
+    match waiting_state(pod) {
+        Some((reason, message)) if UNUSABLE.contains(&reason) => {
+            Check::Failed(format!("{reason}: {message}"))
+        }
+        _ => Check::Running,
+    }
+}
+
+pub fn claim(claim: &Claim) -> domain::Claim {
+    domain::Claim {
+        name: claim.name_any().into(),
+        uid: claim.uid().unwrap_or_default().into(),
+        deleting: claim.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+pub fn moment(time: Option<&Time>) -> Moment {
+    Moment(time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).unwrap_or_default())
+}
+
+fn uid(pod: &v1::Pod) -> Uid {
+    pod.uid().unwrap_or_default().into()
+}
+
+fn node(pod: &v1::Pod) -> Option<Name> {
+    pod.spec.as_ref()?.node_name.as_deref().map(Name::from)
+}
+
+fn image(pod: &v1::Pod) -> Option<&str> {
+    let containers = &pod.spec.as_ref()?.containers;
+    let etcd = containers.iter().find(|container| container.name == CONTAINER).or(containers.first())?;
+    etcd.image.as_deref()
+}
+
+/// Bootstrap arguments are live until they were disarmed. Pods of coreos carry none in annotations, and cannot be.
+fn is_armed(pod: &v1::Pod) -> bool {
+    pod.annotations().get(annotations::INITIAL_CLUSTER).is_some_and(|peers| peers != annotations::DISARMED)
+}
+
+/// Names in a value of `--initial-cluster`.
+fn peers(initial_cluster: &str) -> Vec<Name> {
+    let names =
+        initial_cluster.split(',').filter_map(|peer| peer.split_once('=')).map(|(name, _)| name.into());
+    names.collect()
+}
+
+fn phase(pod: &v1::Pod) -> PodPhase {
+    match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
+        None | Some("Pending" | "") => PodPhase::Pending,
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some(_) => PodPhase::Unknown,
+    }
+}
+
+fn is_ready(pod: &v1::Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn waiting(pod: &v1::Pod) -> Option<String> {
+    waiting_state(pod).map(|(reason, _)| reason.to_owned())
+}
+
+/// Why a container of the pod waits, if not merely for its turn.
+fn waiting_state(pod: &v1::Pod) -> Option<(&str, &str)> {
+    let status = pod.status.as_ref()?;
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    all.filter_map(|container| container.state.as_ref()?.waiting.as_ref())
+        .filter_map(|waiting| {
+            Some((waiting.reason.as_deref()?, waiting.message.as_deref().unwrap_or_default()))
+        })
+        .find(|(reason, _)| !["PodInitializing", "ContainerCreating"].contains(reason))
+}
+
+fn etcd_status(pod: &v1::Pod) -> Option<&ContainerStatus> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
+    statuses.iter().find(|status| status.name == CONTAINER).or(statuses.first())
+}
+
+/// `repository:vX.Y.Z` taken apart. A colon before a slash is that of a registry's port.
+fn split_image(image: &str) -> (&str, Option<Version>) {
+    match image.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, tag.parse().ok()),
+        _ => (image, None),
+    }
+}
+
+/// The kubelet writes names out in full, or a digest, which compares with nothing.
+fn same_image(running: &str, wanted: &str) -> bool {
+    let full = |image: &str| {
+        let short = image.strip_prefix("docker.io/").unwrap_or(image);
+        short.strip_prefix("library/").unwrap_or(short).to_owned()
+    };
+    running.is_empty()
+        || running.starts_with("sha256:")
+        || running.contains('@')
+        || full(running) == full(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn pod(status: Value) -> v1::Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "c-1", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": "etcd", "etcd_cluster": "c", "etcd_node": "c-1"},
+                "annotations": {
+                    annotations::INITIAL_CLUSTER: "c-0=http://c-0:2380,c-1=http://c-1:2380",
+                    annotations::INITIAL_CLUSTER_STATE: "existing",
+                    annotations::TEMPLATE_HASH: "t",
+                },
+            },
+            "spec": {"nodeName": "node1", "containers": [{"name": "etcd", "image": "reg:5000/etcd:v3.5.16"}]},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_running_member_is_read_in_full() {
+        let pod = pod(json!({
+            "phase": "Running", "podIP": "10.0.0.7",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{
+                "name": "etcd", "image": "reg:5000/etcd:v3.5.16", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}},
+            }],
+        }));
+        let seen = member(&pod, None);
+        assert_eq!((seen.repository.as_str(), seen.version), ("reg:5000/etcd", Version::new(3, 5, 16)));
+        assert_eq!(seen.peers, vec![Name::from("c-0"), Name::from("c-1")]);
+        assert!(seen.armed && seen.ready && seen.updated && !seen.serving && !seen.deleting);
+        assert_eq!(seen.created, Moment(1_767_225_600_000));
+        assert_eq!(
+            member(&pod, Some(seen.created + std::time::Duration::from_secs(1)))
+                .changed
+                .since(seen.created)
+                .as_secs(),
+            1
+        );
+        assert_eq!(target(&pod).unwrap().ip.to_string(), "10.0.0.7");
+        assert!(is_member(&pod) && !is_image_check(&pod));
+    }
+
+    #[test]
+    fn a_disarmed_pod_names_no_peers() {
+        let mut pod = pod(json!({}));
+        pod.annotations_mut().insert(annotations::INITIAL_CLUSTER.into(), annotations::DISARMED.into());
+        let seen = member(&pod, None);
+        assert!(!seen.armed && seen.peers.is_empty());
+        assert!(target(&pod).is_none());
+    }
+
+    #[rstest]
+    #[case(json!({"phase": "Succeeded"}), Check::Passed)]
+    #[case(json!({"phase": "Pending"}), Check::Running)]
+    #[case(
+        json!({"phase": "Pending", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]}),
+        Check::Failed("ErrImagePull: not found".into())
+    )]
+    #[case(
+        json!({"phase": "Pending", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}]}),
+        Check::Running
+    )]
+    #[case(
+        json!({"phase": "Failed", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": {"exitCode": 2}}}]}),
+        Check::Failed("etcd --version ended with code 2".into())
+    )]
+    fn image_checks_end_one_way_or_another(#[case] status: Value, #[case] expected: Check) {
+        assert_eq!(image_check(&pod(status)).unwrap().outcome, expected);
+    }
+
+    #[rstest]
+    #[case("docker.io/library/etcd:v3.5.16", "etcd:v3.5.16", true)]
+    #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.16", true)]
+    #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.35", false)]
+    #[case("sha256:abc", "quay.io/coreos/etcd:v3.5.35", true)]
+    #[case("", "quay.io/coreos/etcd:v3.5.35", true)]
+    fn what_runs_is_compared_with_what_is_wanted(
+        #[case] running: &str,
+        #[case] wanted: &str,
+        #[case] same: bool,
+    ) {
+        assert_eq!(same_image(running, wanted), same);
+    }
+}

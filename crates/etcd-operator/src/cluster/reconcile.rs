@@ -1,0 +1,157 @@
+//! One round on one cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::EtcdCluster;
+use domain::{Moment, Plan, Rule, Step};
+use jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::controller::Action;
+use resources::Cluster;
+use thiserror::Error;
+use tracing::{debug, info};
+
+use super::apply::{ApplyError, Hands, Outcome};
+use super::memory::Memory;
+use super::observe::{ObserveError, Seen, Source, observe};
+use super::report::{self, News};
+use super::spec::spec_of;
+use super::watches::{Guarded, Key};
+use super::{Context, NAME};
+
+/// After a step the world is looked at again at once; etcd's "wait" gets this long.
+const WAIT: Duration = Duration::from_millis(200);
+/// Members are asked at least this often, so that a lost quorum is told within ten seconds.
+const REST: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl ReconcileError {
+    /// Stable, for metrics.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Observe(ObserveError::Build(_)) => "NotBuildable",
+            Self::Observe(ObserveError::List(_)) => "ListFailed",
+            Self::Apply(error) => error.reason(),
+        }
+    }
+}
+
+pub async fn reconcile(cluster: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let clock = context.rounds.reconcile(NAME);
+    match round(&cluster, &context).await {
+        Ok(action) => {
+            clock.ok();
+            context.backoff.forget(&Key::of(&*cluster));
+            Ok(action)
+        }
+        Err(error) => {
+            clock.failed(error.reason());
+            Err(error)
+        }
+    }
+}
+
+async fn round(cluster: &Guarded, context: &Context) -> Result<Action, ReconcileError> {
+    let cluster = match &cluster.0 {
+        Ok(cluster) => cluster,
+        Err(invalid) => {
+            context.publish_about(&cluster.object_ref(&()), &report::unreadable(&invalid.error)).await;
+            return Ok(Action::await_change());
+        }
+    };
+    let key = Key::of(cluster);
+    let remembered = context.memories.of(&key);
+    let mut remembered = remembered.lock().await;
+    let memory = &mut *remembered;
+    let (mut newest, _) = memory.own.cluster.over(vec![Arc::new(cluster.clone())]);
+    let mut cluster: EtcdCluster = newest.pop().map_or_else(|| cluster.clone(), Arc::unwrap_or_clone);
+
+    let now = now();
+    let (plan, seen) = planned(context, &cluster, memory, now).await?;
+    log(&key, &plan);
+    context.metrics.report(&key, &plan.report);
+
+    let mut status = report::compose(&cluster, &plan.report, Timestamp::now());
+    let events = report::announcements(
+        cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default(),
+        &plan.report,
+    );
+    let due = due(&plan, report::news(cluster.status.as_ref(), &status), memory);
+    let mut hands = Hands { context, cluster: &mut cluster, status: &mut status, memory, seen: &seen, now };
+    if due && hands.record("WriteStatus").await? != Outcome::Done {
+        return Ok(Action::requeue(Duration::ZERO));
+    }
+    let outcome = hands.apply(plan.rule.name(), &plan.actions).await;
+    // Announced once status says so, whichever write that was.
+    if due || records(&plan) {
+        for event in &events {
+            context.publish(&cluster, event).await;
+        }
+    }
+    Ok(match outcome? {
+        Outcome::Done if !plan.actions.is_empty() => Action::requeue(Duration::ZERO),
+        Outcome::Done => {
+            plan.wake_after.map_or_else(Action::await_change, |wake| Action::requeue(wake.min(REST)))
+        }
+        Outcome::Wait(_) => Action::requeue(WAIT),
+        Outcome::Stale(_) => Action::requeue(WAIT),
+    })
+}
+
+/// The plan on what the caches show, or on what the API server itself says where the plan asks for that.
+async fn planned(
+    context: &Context,
+    cluster: &EtcdCluster,
+    memory: &mut Memory,
+    now: Moment,
+) -> Result<(Plan, Seen), ReconcileError> {
+    let template = Cluster::of(cluster).map_err(ObserveError::from)?.template_hash;
+    let spec = spec_of(cluster, template, &context.defaults);
+    let seen = observe(context, cluster, memory, Source::Caches, now).await?;
+    let plan = domain::plan(&spec, &seen.observation, now);
+    if !plan.actions.iter().any(|action| action.step == Step::ListLive) {
+        return Ok((plan, seen));
+    }
+    let seen = observe(context, cluster, memory, Source::ApiServer, now).await?;
+    let plan = domain::plan(&spec, &seen.observation, now);
+    Ok((plan, seen))
+}
+
+/// Whether status is written now: big news at once, small news when all is quiet or enough time has passed.
+fn due(plan: &Plan, news: News, memory: &Memory) -> bool {
+    match news {
+        News::None => false,
+        // The step writes it along.
+        _ if records(plan) => false,
+        News::Big => true,
+        News::Small => {
+            plan.rule == Rule::Steady || memory.reported.is_none_or(|at| at.elapsed() >= report::COMPANY)
+        }
+    }
+}
+
+fn records(plan: &Plan) -> bool {
+    let records = |step: &Step| matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. });
+    plan.actions.iter().any(|action| records(&action.step))
+}
+
+fn log(key: &Key, plan: &Plan) {
+    let (rule, why) = (plan.rule.name(), plan.why.as_str());
+    if plan.actions.is_empty() {
+        debug!(cluster = %key, rule, why, "waiting");
+    } else {
+        info!(cluster = %key, rule, why, "acting");
+    }
+}
+
+fn now() -> Moment {
+    Moment(u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default())
+}

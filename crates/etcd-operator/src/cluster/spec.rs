@@ -1,0 +1,117 @@
+//! What an `EtcdCluster` asks for, in the planner's words.
+
+use std::time::Duration;
+
+use api::EtcdCluster;
+use api::names::MAX_CLUSTER_NAME;
+use domain::{HopTable, Knobs, Spec, Storage};
+use kube::ResourceExt;
+
+/// What the administrator set for all clusters.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    pub unresponsive_after: Duration,
+    pub hops: HopTable,
+}
+
+pub fn spec_of(cluster: &EtcdCluster, template: String, defaults: &Defaults) -> Spec {
+    let spec = &cluster.spec;
+    let unresponsive_after =
+        spec.member_unresponsive_seconds.map_or(defaults.unresponsive_after, |_| spec.member_unresponsive());
+    let persistent = spec.pod().persistent_volume_claim_spec.is_some();
+    Spec {
+        size: u32::try_from(spec.size).unwrap_or(0),
+        version: spec.version().to_owned(),
+        repository: repository(cluster).to_owned(),
+        paused: spec.paused,
+        deleting: cluster.metadata.deletion_timestamp.is_some(),
+        tls_requested: spec.tls.is_some(),
+        restore: None,
+        invalid: invalid(cluster),
+        storage: if persistent { Storage::Persistent } else { Storage::EmptyDir },
+        template,
+        knobs: Knobs { unresponsive_after, ..Knobs::default() },
+        hops: defaults.hops.clone(),
+    }
+}
+
+pub fn repository(cluster: &EtcdCluster) -> &str {
+    match cluster.spec.repository.as_str() {
+        "" => api::v1beta2::DEFAULT_REPOSITORY,
+        repository => repository,
+    }
+}
+
+/// `ETCD_QUOTA_BACKEND_BYTES` of the spec: versions before 3.6 do not tell their quota.
+pub fn quota(cluster: &EtcdCluster) -> Option<u64> {
+    let env = cluster.spec.pod().etcd_env.iter().find(|env| env.name == "ETCD_QUOTA_BACKEND_BYTES")?;
+    env.value.as_deref()?.parse().ok().filter(|quota| *quota > 0)
+}
+
+/// The schema refuses all of this; a CRD that somebody else installed may not.
+fn invalid(cluster: &EtcdCluster) -> Option<String> {
+    let (name, size) = (cluster.name_any(), cluster.spec.size);
+    if name.len() > MAX_CLUSTER_NAME {
+        return Some(format!(
+            "metadata.name has {} characters: make it at most {MAX_CLUSTER_NAME}",
+            name.len()
+        ));
+    }
+    if !(1..=7).contains(&size) {
+        return Some(format!("spec.size is {size}: write 1 to 7"));
+    }
+    let ours = |key: &&String| *key == "app" || key.starts_with("etcd_") || key.starts_with(api::GROUP);
+    if let Some(label) = cluster.spec.pod().labels.keys().find(ours) {
+        return Some(format!(
+            "spec.pod.labels has {label}, which is the operator's own: choose another name"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn cluster(name: &str, spec: serde_json::Value) -> EtcdCluster {
+        serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case("c", json!({"size": 3, "version": "3.5.16"}), None)]
+    #[case("c", json!({"size": 0, "version": "3.5.16"}), Some("write 1 to 7"))]
+    #[case("c", json!({"size": 8, "version": "3.5.16"}), Some("write 1 to 7"))]
+    #[case(&"c".repeat(53), json!({"size": 3}), Some("at most 52"))]
+    #[case("c", json!({"size": 3, "pod": {"labels": {"etcd_cluster": "x"}}}), Some("choose another name"))]
+    #[case("c", json!({"size": 3, "pod": {"labels": {"team": "x"}}}), None)]
+    fn what_the_schema_let_through_is_said(
+        #[case] name: &str,
+        #[case] spec: serde_json::Value,
+        #[case] says: Option<&str>,
+    ) {
+        let found = invalid(&cluster(name, spec));
+        assert_eq!(found.is_some(), says.is_some(), "{found:?}");
+        assert!(found.unwrap_or_default().contains(says.unwrap_or_default()));
+    }
+
+    #[test]
+    fn the_cluster_overrides_the_administrator() {
+        let defaults = Defaults { unresponsive_after: Duration::from_secs(90), hops: HopTable::default() };
+        let after = |spec| spec_of(&cluster("c", spec), String::new(), &defaults).knobs.unresponsive_after;
+        assert_eq!(after(json!({"size": 3})), Duration::from_secs(90));
+        assert_eq!(after(json!({"size": 3, "memberUnresponsiveSeconds": 15})), Duration::from_secs(15));
+    }
+
+    #[test]
+    fn the_quota_is_read_from_the_environment() {
+        let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": "4294967296"}]);
+        assert_eq!(quota(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}}))), Some(4 << 30));
+        assert_eq!(quota(&cluster("c", json!({"size": 3}))), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! `etcd-operator`: an SRE for etcd in software.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use etcd_operator::cli::Cli;
+use etcd_operator::process;
+
+/// Rounds wait on the network almost all the time.
+const WORKERS: usize = 2;
+/// For name resolution and files alone.
+const BLOCKING: usize = 4;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING)
+        .enable_all()
+        .build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(process::run(cli)),
+        Err(error) => Err(process::ProcessError::Start(error)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("etcd-operator: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The process: what must be in order before the controllers run, who leads, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use prometheus_client::registry::Registry;
+use runtime::backoff::{Policy, until_ok};
+use runtime::client::{self, ClientError};
+use runtime::crd::Wanted;
+use runtime::events::Recorder;
+use runtime::lease::{Config, Election, Identity, Timing};
+use runtime::logging::{self, LoggingError};
+use runtime::metrics::Metrics;
+use runtime::rights::{self, Need};
+use runtime::server::{Readiness, Server, ServerError};
+use runtime::shutdown;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::cli::Cli;
+use crate::cluster::{self, Context, Defaults, Scope, Watches};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The lease of the cluster controller.
+const LEASE: &str = "etcd-operator";
+/// Keeps, on each CRD, the version of the operator that wrote it.
+const CRD_ANNOTATION: &str = "etcd.database.coreos.com/operator-version";
+const CRD_PATIENCE: Duration = Duration::from_secs(30);
+const START: Policy = Policy { first: Duration::from_secs(1), most: Duration::from_secs(15) };
+
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+    #[error(transparent)]
+    Logging(#[from] LoggingError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("the version of this program, {VERSION}, is not understood: {0}")]
+    Version(#[from] semver::Error),
+}
+
+/// Runs until SIGTERM or SIGINT, then gives the lease back.
+pub async fn run(cli: Cli) -> Result<(), ProcessError> {
+    logging::init(cli.log_format, &cli.log_level)?;
+    let stop = shutdown::on_signal()?;
+    let mut registry = Registry::with_prefix("etcd_operator");
+    let metrics = Metrics::register(&mut registry, VERSION);
+    let clusters = cluster::Metrics::register(&mut registry);
+
+    let config = client::infer_config().await?;
+    let namespace = cli.pod_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = client::builder(config, &format!("etcd-operator/{VERSION}"), metrics.clone())?.build();
+
+    let readiness = Readiness::default();
+    let ready = readiness.gate("the caches of clusters, pods, claims, services and budgets");
+    let server = Server::bind(cli.listen_addr, Arc::new(registry), readiness).await?;
+    let served = tokio::spawn(server.serve(stop.clone()));
+
+    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, cli };
+    info!(
+        version = VERSION,
+        namespace = operator.namespace,
+        cluster_wide = operator.cli.cluster_wide,
+        pod = operator.pod,
+        "started"
+    );
+    if operator.prepare(&stop).await?.is_some() {
+        let watches = Arc::new(Watches::start(&operator.client, &operator.scope(), &stop));
+        tokio::select! {
+            filled = watches.ready() => ready.set(filled.is_ok()),
+            () = stop.cancelled() => {}
+        }
+        operator.lead(watches, &stop).await;
+    }
+    if let Ok(Err(error)) = served.await {
+        error!(%error, "metrics and health were no longer served");
+    }
+    info!("stopped");
+    Ok(())
+}
+
+struct Operator {
+    cli: Cli,
+    pod: String,
+    namespace: String,
+    client: Client,
+    metrics: Metrics,
+    clusters: cluster::Metrics,
+}
+
+impl Operator {
+    fn scope(&self) -> Scope {
+        if self.cli.cluster_wide { Scope::Everywhere } else { Scope::Namespace(self.namespace.clone()) }
+    }
+
+    /// Everything that must be in order first, each tried until it is. `None` if stopped before.
+    async fn prepare(&self, stop: &CancellationToken) -> Result<Option<()>, ProcessError> {
+        let client = &self.client;
+        let version = || client::check_version(client, client::MINIMUM_VERSION);
+        let Some(version) = until_ok(START, stop, "the check of the Kubernetes version", version).await
+        else {
+            return Ok(None);
+        };
+        info!(%version, "Kubernetes answers");
+        let needs = self.needs();
+        let namespace = (!self.cli.cluster_wide).then_some(self.namespace.as_str());
+        let rights = || rights::require(client, &needs, namespace);
+        if until_ok(START, stop, "the check of rights", rights).await.is_none() {
+            return Ok(None);
+        }
+        if self.cli.create_crd {
+            let wanted = Wanted::new(api::crd::etcd_cluster_crd(), CRD_ANNOTATION, VERSION.parse()?);
+            let install = || wanted.install(client, CRD_PATIENCE);
+            return Ok(until_ok(START, stop, "the installation of the CRD", install).await.map(drop));
+        }
+        Ok(Some(()))
+    }
+
+    /// Stands for election, and works whenever it leads.
+    async fn lead(&self, watches: Arc<Watches>, stop: &CancellationToken) {
+        let lease = Config {
+            namespace: self.namespace.clone(),
+            name: LEASE.to_owned(),
+            identity: Identity::new(&self.pod, self.pod_uid().as_deref()),
+            timing: Timing::default(),
+        };
+        let election = Election::start(self.client.clone(), lease, self.metrics.leading(LEASE));
+        let recorder = Recorder::new(self.client.clone(), self.pod.clone(), self.metrics.clone());
+        let defaults = Defaults {
+            unresponsive_after: self.cli.member_unresponsive_after,
+            hops: self.cli.version_table.clone(),
+        };
+        while !stop.is_cancelled() {
+            let leadership = tokio::select! {
+                () = stop.cancelled() => break,
+                acquired = election.acquired() => match acquired {
+                    Ok(leadership) => leadership,
+                    Err(error) => {
+                        error!(%error, "nobody can lead here any more");
+                        break;
+                    }
+                },
+            };
+            let context = Context::new(
+                &self.client,
+                leadership,
+                watches.clone(),
+                recorder.clone(),
+                defaults.clone(),
+                self.clusters.clone(),
+                self.metrics.clone(),
+            );
+            cluster::run(Arc::new(context), stop.clone()).await;
+        }
+        election.stop().await;
+    }
+
+    /// Pods that come from a Deployment never share a name, so where there is no UID the name will do: a container that
+    /// starts again in its pod need not wait for its own lease.
+    fn pod_uid(&self) -> Option<String> {
+        let in_a_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        std::env::var("MY_POD_UID").ok().or_else(|| in_a_pod.then(|| self.pod.clone()))
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        let mut needs = NEEDS.to_vec();
+        if self.cli.create_crd {
+            needs.push(Need::cluster(
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                &["get", "create", "update"],
+            ));
+        }
+        needs
+    }
+}
+
+/// What the cluster controller does; manifests grant at least this.
+pub const NEEDS: [Need; 8] = [
+    Need::namespaced(api::GROUP, "etcdclusters", &["list", "watch"]),
+    Need::namespaced(api::GROUP, "etcdclusters/status", &["update"]),
+    Need::namespaced("", "pods", &["list", "watch", "create", "patch", "delete"]),
+    Need::namespaced("", "persistentvolumeclaims", &["get", "list", "watch", "create", "delete"]),
+    Need::namespaced("", "services", &["list", "watch", "create", "patch"]),
+    Need::namespaced("", "events", &["create", "patch"]),
+    Need::namespaced("policy", "poddisruptionbudgets", &["list", "watch", "create", "patch"]),
+    Need::namespaced("coordination.k8s.io", "leases", &["get", "create", "update"]),
+];
+
+/// The kubelet makes the pod's name its host name, where the manifest does not pass it on.
+fn pod_name(cli: &Cli) -> String {
+    let named = cli.pod_name.clone().or_else(|| std::env::var("HOSTNAME").ok());
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "etcd-operator".to_owned())
+}
