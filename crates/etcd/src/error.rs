@@ -34,6 +34,8 @@ pub enum Error {
     MemberNotFound,
     #[error("another member has this peer URL")]
     PeerUrlTaken,
+    #[error("leadership cannot go to this member: it is no voter")]
+    NotAVoter,
     #[error("only the leader can do this: ask the leader")]
     NotLeader,
     #[error("the member is a learner, and learners do not serve this: ask a voter")]
@@ -75,6 +77,7 @@ const ANSWERS: &[(&str, Error)] = &[
     ("no leader", Error::NoLeader),
     ("leader changed", Error::NoLeader),
     ("not leader", Error::NotLeader),
+    ("bad leader transferee", Error::NotAVoter),
     ("database space exceeded", Error::NoSpace),
     ("corrupt cluster", Error::Corrupt),
     ("revision has been compacted", Error::Compacted),
@@ -119,6 +122,10 @@ impl Error {
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied(message.into()),
             Code::InvalidArgument if message.contains("user name is empty") => Self::Denied(message.into()),
             Code::Unavailable => Self::Unreachable(message.into()),
+            // The words of the generated client when the connection is beyond repair.
+            Code::Unknown if message.starts_with("Service was not ready") => {
+                Self::Unreachable(message.into())
+            }
             code => Self::Other { code, message: message.into() },
         }
     }

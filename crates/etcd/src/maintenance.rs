@@ -104,7 +104,6 @@ impl Member {
 
     /// Takes an alarm back; etcd raises it again if its reason remains.
     pub async fn disarm(&self, alarm: Alarm) -> Result<()> {
-        self.status().await?;
         let kind = match alarm.kind {
             AlarmKind::NoSpace => pb::AlarmType::Nospace,
             AlarmKind::Corrupt => pb::AlarmType::Corrupt,
@@ -118,9 +117,11 @@ impl Member {
         Ok(())
     }
 
+    /// Before 3.5 the answer has no header, so the member is asked before who it is.
     async fn alarm(&self, ask: pb::AlarmRequest) -> Result<pb::AlarmResponse> {
+        self.status().await?;
         let mut client = MaintenanceClient::new(self.channel.clone());
-        self.call(Ask::Cluster(ask), |request| client.alarm(request)).await
+        self.call_unsigned(Ask::Cluster(ask), |request| client.alarm(request)).await
     }
 
     /// Gives free pages back to the file system. The member answers nothing else meanwhile.

@@ -179,7 +179,6 @@ macro_rules! answers {
 }
 
 answers!(
-    AlarmResponse,
     CompactionResponse,
     DeleteRangeResponse,
     HashKvResponse,

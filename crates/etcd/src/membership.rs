@@ -3,12 +3,13 @@
 //! Every change asks the member who it is before, in the same connection: an answer's header would tell too
 //! late that the change was made in somebody else's cluster.
 
+use crate::capabilities::Capabilities;
 use crate::member::Ask;
 use crate::proto::etcdserverpb::{
     self as pb, cluster_client::ClusterClient, maintenance_client::MaintenanceClient,
 };
 use crate::{Error, Member, Result};
-use domain::{MemberId, Version};
+use domain::MemberId;
 
 /// One line of the member list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Member {
     /// member cannot know. Its own version is checked, since an older one would add a voter without a word.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<Listed> {
         let status = self.status().await?;
-        if learner && !status.version.has_learners() {
+        if learner && !Capabilities::of(status.version).learners {
             return Err(Error::Unsupported);
         }
         let mut client = ClusterClient::new(self.channel.clone());
@@ -102,15 +103,5 @@ impl Member {
         let ask = Ask::Cluster(pb::MoveLeaderRequest { target_id: target.0 });
         self.call_unsigned(ask, |request| client.move_leader(request)).await?;
         Ok(())
-    }
-}
-
-/// Until the domain says it.
-trait Shim {
-    fn has_learners(&self) -> bool;
-}
-impl Shim for Version {
-    fn has_learners(&self) -> bool {
-        *self >= Version::new(3, 4, 0)
     }
 }

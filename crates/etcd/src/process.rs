@@ -6,8 +6,8 @@
 use crate::{Expect, Member, Status};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -174,7 +174,7 @@ impl Place {
     pub async fn healthy(&self, within: Duration) -> io::Result<Status> {
         let member = self.member().map_err(io::Error::other)?.with_deadline(Duration::from_secs(1));
         let what = format!("{} is healthy", self.name);
-        eventually(&what, within, || async {
+        eventually(&what, within, async || {
             member.health().await?;
             member.status().await
         })
@@ -197,15 +197,11 @@ impl Drop for Place {
 }
 
 /// Tries until it works; the last error tells what was missing.
-pub async fn eventually<T, E, F>(
+pub async fn eventually<T, E: Display>(
     what: &str,
     within: Duration,
-    mut attempt: impl FnMut() -> F,
-) -> io::Result<T>
-where
-    E: std::fmt::Display,
-    F: Future<Output = Result<T, E>>,
-{
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
+) -> io::Result<T> {
     let end = Instant::now() + within;
     loop {
         match attempt().await {

@@ -1,0 +1,68 @@
+//! The traffic client against clusters that lose members.
+
+use super::SOON;
+use super::cluster::Cluster;
+use etcd::kv::under;
+use etcd::process::eventually;
+use etcd::traffic::{Config, Traffic};
+use lab::programs::EtcdVersion::{self, V3_1_10, V3_5_35, V3_6_16};
+use rstest::rstest;
+use std::time::Duration;
+
+async fn until_keys_grow(cluster: &Cluster, index: usize) {
+    let member = cluster.member(index);
+    let count = async || member.range(under("traffic/")).await.map(|found| found.count);
+    let before = eventually("keys can be counted", SOON, count).await.unwrap();
+    eventually("more keys are written", SOON, async || match count().await {
+        Ok(now) if now > before + 10 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+    .unwrap();
+}
+
+/// Every member is killed once; whoever has all of them as endpoints loses nothing.
+#[rstest]
+#[tokio::test]
+async fn no_request_is_lost_while_members_are_killed(
+    #[values(V3_1_10, V3_5_35, V3_6_16)] version: EtcdVersion,
+) {
+    let mut cluster = Cluster::start(version, 3).await;
+    let traffic = Traffic::start(cluster.endpoints(), Config::default());
+    for index in 0..3 {
+        until_keys_grow(&cluster, index).await;
+        cluster.places[index].kill().unwrap();
+        until_keys_grow(&cluster, (index + 1) % 3).await;
+        cluster.restart(index);
+        cluster.places[index].healthy(SOON).await.unwrap();
+    }
+    let report = traffic.finish().await;
+    println!("{version}: {report}");
+    assert!(report.failures.is_empty() && report.violations.is_empty(), "{report}");
+    assert!(report.writes > 50 && report.longest_pause < Duration::from_secs(5), "{report}");
+    report.verify(&cluster.endpoints()).await.unwrap();
+}
+
+#[tokio::test]
+async fn endpoints_can_change_under_way() {
+    let cluster = Cluster::start(V3_6_16, 1).await;
+    let nobody = vec!["127.0.0.1:1".to_owned()];
+    let config = Config { patience: Duration::from_millis(200), ..Config::default() };
+    let traffic = Traffic::start(nobody, config);
+    eventually("nothing is there", SOON, async || match cluster.member(0).range(under("")).await {
+        Ok(found) if found.count == 0 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+    .unwrap();
+    // Long enough for a request to fail.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    traffic.set_endpoints(cluster.endpoints());
+    until_keys_grow(&cluster, 0).await;
+    let report = traffic.finish().await;
+    assert!(!report.failures.is_empty() && report.writes > 0, "{report}");
+    report.verify(&cluster.endpoints()).await.unwrap();
+
+    cluster.member(0).delete("traffic/0/swap").await.unwrap();
+    assert!(report.verify(&cluster.endpoints()).await.is_err());
+}
