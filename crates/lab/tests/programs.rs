@@ -22,7 +22,8 @@ fn kubernetes_says_its_version() {
     ];
     programs.ensure(&all).unwrap();
     for program in all {
-        let words: &[&str] = if program == Program::Kubectl { &["version", "--client"] } else { &["--version"] };
+        let words: &[&str] =
+            if program == Program::Kubectl { &["version", "--client"] } else { &["--version"] };
         let text = printed(&programs.path(program).unwrap(), words).unwrap();
         assert!(text.contains(&format!("v{KUBERNETES_VERSION}\n")), "{program}: {text}");
     }

@@ -126,7 +126,7 @@ impl IndexEntry {
         let named = self
             .annotations
             .get(NAME)
-            .or_else(|| self.annotations.get(REF_NAME).filter(|name| name.contains('/')))?;
+            .or_else(|| self.annotations.get(REF_NAME).filter(|name| name.contains(['/', ':'])))?;
         named.parse().ok()
     }
 
