@@ -5,18 +5,17 @@ mod observe;
 use std::time::Duration;
 
 use http::header::USER_AGENT;
-use http::{HeaderValue, Request, Response};
-use kube::client::{Body, ClientBuilder, DynBody};
+use http::{HeaderValue, Uri};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
-use tower::BoxError;
-use tower::util::BoxService;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use crate::metrics::Metrics;
-pub use observe::{Observe, ObserveLayer, TimedOut};
-
-/// The stack under every client; another layer, such as one that injects faults, goes on top of it.
-pub type Stack = Observe<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
+pub use observe::{Observe, ObserveLayer, Stack, TimedOut};
 
 /// The oldest Kubernetes that we test and whose API types we are compiled for.
 pub const MINIMUM_VERSION: Version = Version { major: 1, minor: 33 };
@@ -26,6 +25,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A watch may be silent for minutes: only the kernel can tell a quiet server from a cut line.
+const PROBE_AFTER: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+
+/// An operator needs few connections at once; idle ones cost memory on both ends.
+const IDLE_CONNECTIONS: usize = 2;
+
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(
@@ -34,6 +41,10 @@ pub enum ClientError {
     NoConfig(#[source] kube::config::InferConfigError),
     #[error("the configuration of the Kubernetes client is not usable: {0}")]
     BadConfig(#[source] kube::Error),
+    #[error(
+        "the way to the Kubernetes API leads through proxy {0}, which is not supported; unset HTTPS_PROXY or proxy-url"
+    )]
+    Proxy(Uri),
     #[error("user agent {0:?} is not a valid header value")]
     BadUserAgent(String),
     #[error("cannot ask the Kubernetes API for its version: {0}")]
@@ -50,19 +61,44 @@ pub async fn infer_config() -> Result<Config, ClientError> {
 }
 
 /// A stack to build a client from: `builder(…)?.build()`, or with more layers first.
+///
+/// Nothing is repeated here: a reconcile that fails looks again before it writes; a blind repeat does not.
 pub fn builder(
     mut config: Config,
     user_agent: &str,
     metrics: Metrics,
 ) -> Result<ClientBuilder<Stack>, ClientError> {
+    if let Some(proxy) = config.proxy_url {
+        return Err(ClientError::Proxy(proxy));
+    }
     let agent =
         HeaderValue::from_str(user_agent).map_err(|_| ClientError::BadUserAgent(user_agent.to_owned()))?;
     config.headers.push((USER_AGENT, agent));
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // A reconcile that fails looks again before it writes; a blind repeat of a request does not.
-    config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).map_err(ClientError::BadConfig)?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(ClientError::BadConfig)?)
+        .layer(config.extra_headers_layer().map_err(ClientError::BadConfig)?)
+        .map_err(BoxError::from)
+        .service(http_client(&config)?)
+        .boxed();
+    let builder = ClientBuilder::new(service, config.default_namespace);
     Ok(builder.with_layer(&ObserveLayer::new(metrics, REQUEST_TIMEOUT)))
+}
+
+fn http_client(
+    config: &Config,
+) -> Result<HttpClient<impl Connect + Clone + Send + Sync + use<>, Body>, ClientError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(PROBE_AFTER));
+    tcp.set_keepalive_interval(Some(PROBE_EVERY));
+    tcp.set_keepalive_retries(Some(PROBES));
+    tcp.set_tcp_user_timeout(Some(PROBE_AFTER + PROBES * PROBE_EVERY));
+    let tls = config.rustls_https_connector_with_connector(tcp).map_err(ClientError::BadConfig)?;
+    let mut http = HttpClient::builder(TokioExecutor::new());
+    Ok(http.pool_max_idle_per_host(IDLE_CONNECTIONS).build(tls))
 }
 
 /// A Kubernetes version, as far as it matters.

@@ -101,7 +101,7 @@ impl Wanted {
                     return Ok(installed);
                 }
                 // Somebody else wrote, made or deleted it meanwhile: look again.
-                Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(source) => return Err(failed(source)),
             }
         }

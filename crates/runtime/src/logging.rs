@@ -115,12 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_flat_objects() {
-        let line = logged(Format::Json, "info", || tracing::info!(cluster = "a/b", "scaled"));
+    fn json_lines_are_flat_objects_with_their_spans() {
+        let line = logged(Format::Json, "info", || {
+            let _cluster = tracing::info_span!("reconcile", cluster = "a/b").entered();
+            tracing::info!(member = "m", "scaled");
+        });
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["message"], "scaled");
-        assert_eq!(line["cluster"], "a/b");
+        assert_eq!(line["member"], "m");
         assert_eq!(line["level"], "INFO");
+        assert_eq!(line["spans"][0]["cluster"], "a/b");
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) enum Code {
     Status(u16),
     Timeout,
     Failed,
+    Cancelled,
 }
 
 impl EncodeLabelValue for Code {
@@ -49,6 +50,7 @@ impl EncodeLabelValue for Code {
             Self::Status(code) => write!(encoder, "{code}"),
             Self::Timeout => encoder.write_str("timeout"),
             Self::Failed => encoder.write_str("failed"),
+            Self::Cancelled => encoder.write_str("cancelled"),
         }
     }
 }

@@ -1,15 +1,24 @@
-//! A layer that counts every request and gives each, watches and streams apart, a time limit.
+//! A layer that counts every request and gives each a time limit.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as HttpBody, Bytes, Incoming};
 use kube::client::Body;
 use thiserror::Error;
+use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
 use crate::metrics::{Code, Metrics};
+
+/// What is under every client; another layer, such as one that injects faults, goes on top of it.
+pub type Stack = Observe<BoxService<Request<Body>, Response<Incoming>, BoxError>>;
+
+type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
 #[derive(Clone)]
 pub struct ObserveLayer {
@@ -46,10 +55,12 @@ where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
-    type Response = Response<B>;
+    type Response = Response<AnyBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -57,23 +68,62 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let target = Target::of(request.method(), request.uri());
-        let (metrics, timeout) = (self.metrics.clone(), self.timeout);
+        let limit = target.limit();
+        let count = Count { metrics: self.metrics.clone(), target, code: Code::Cancelled };
+        let timeout = self.timeout;
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = if target.is_stream() {
-                Some(answer.await)
-            } else {
-                tokio::time::timeout(timeout, answer).await.ok()
+            let answered = async {
+                let (parts, body) = answer.await.map_err(Into::into)?.into_parts();
+                let body = body.map_err(Into::into);
+                let body = match limit {
+                    Limit::Whole => Full::new(body.collect().await?.to_bytes())
+                        .map_err(|never| match never {})
+                        .boxed_unsync(),
+                    Limit::Start | Limit::None => body.boxed_unsync(),
+                };
+                Ok::<_, BoxError>(Response::from_parts(parts, body))
+            };
+            let answer = match limit {
+                Limit::None => Ok(answered.await),
+                Limit::Start | Limit::Whole => tokio::time::timeout(timeout, answered).await,
             };
             let (code, answer) = match answer {
-                None => (Code::Timeout, Err(TimedOut(timeout).into())),
-                Some(Err(error)) => (Code::Failed, Err(error.into())),
-                Some(Ok(response)) => (Code::Status(response.status().as_u16()), Ok(response)),
+                Err(_) => (Code::Timeout, Err(TimedOut(timeout).into())),
+                Ok(Err(error)) => (Code::Failed, Err(error)),
+                Ok(Ok(response)) => (Code::Status(response.status().as_u16()), Ok(response)),
             };
-            metrics.requested(target.verb, target.resource, code);
+            count.done(code);
             answer
         })
     }
+}
+
+/// Counts a request when it is over, also when its caller stopped waiting.
+struct Count {
+    metrics: Metrics,
+    target: Target,
+    code: Code,
+}
+
+impl Count {
+    fn done(mut self, code: Code) {
+        self.code = code;
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.metrics.requested(self.target.verb, std::mem::take(&mut self.target.resource), self.code);
+    }
+}
+
+/// How much of an answer the time limit covers.
+#[derive(Clone, Copy)]
+enum Limit {
+    Whole,
+    Start,
+    None,
 }
 
 /// What a request is about, in the words of RBAC.
@@ -115,10 +165,16 @@ impl Target {
         Self { verb: verb(method, uri, name), resource }
     }
 
-    /// Answers that end when the caller wants: no time limit fits them.
-    fn is_stream(&self) -> bool {
-        let stream = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
-        self.verb == "watch" || stream.iter().any(|end| self.resource.ends_with(end))
+    /// No time limit fits an answer that ends when the caller wants; but a watch begins at once.
+    fn limit(&self) -> Limit {
+        let streams = ["/log", "/exec", "/attach", "/portforward", "/proxy"];
+        if self.verb == "watch" {
+            Limit::Start
+        } else if streams.iter().any(|end| self.resource.ends_with(end)) {
+            Limit::None
+        } else {
+            Limit::Whole
+        }
     }
 }
 
@@ -139,6 +195,9 @@ fn verb(method: &Method, uri: &Uri, named: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
 
@@ -180,23 +239,73 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_given_up_on_but_a_watch_is_not() {
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// A server that is silent for so long before its answer begins, and again before it ends.
+    fn slow(
+        start: u64,
+        end: u64,
+    ) -> (
+        Observe<
+            impl Service<Request<Body>, Response = Response<AnyBody>, Error = BoxError, Future: Send + 'static>,
+        >,
+        Registry,
+    ) {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry, "0");
-        let layer = ObserveLayer::new(metrics, Duration::from_secs(30));
-        let silent = tower::service_fn(|_: Request<Body>| async {
-            tokio::time::sleep(Duration::from_mins(5)).await;
-            Ok::<_, BoxError>(Response::new(Body::empty()))
-        });
-        let mut service = layer.layer(silent);
-        let request = |uri: &str| Request::get(uri).body(Body::empty()).unwrap();
-        let error = service.call(request("/api/v1/pods")).await.map(|_| ()).unwrap_err();
-        assert_eq!(error.to_string(), "the Kubernetes API gave no answer within 30s");
-        service.call(request("/api/v1/pods?watch=true")).await.expect("a watch may be silent");
+        let layer = ObserveLayer::new(Metrics::register(&mut registry, "0"), TIMEOUT);
+        let service = layer.layer(tower::service_fn(move |_: Request<Body>| async move {
+            tokio::time::sleep(Duration::from_secs(start)).await;
+            let rest = stream::once(async move {
+                tokio::time::sleep(Duration::from_secs(end)).await;
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{}")))
+            });
+            Ok::<_, BoxError>(Response::new(StreamBody::new(rest).boxed_unsync()))
+        }));
+        (service, registry)
+    }
+
+    fn request(uri: &str) -> Request<Body> {
+        Request::get(uri).body(Body::empty()).unwrap()
+    }
+
+    fn counted(registry: &Registry, labels: &str) -> bool {
         let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
-        assert!(text.contains(r#"{verb="list",resource="pods",code="timeout"} 1"#), "{text}");
-        assert!(text.contains(r#"{verb="watch",resource="pods",code="200"} 1"#), "{text}");
+        encode(&mut text, registry).unwrap();
+        text.contains(&format!("api_requests_total{{{labels}}} 1\n"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_silent_or_stops_half_way_is_given_up_on() {
+        for (start, end) in [(31, 0), (0, 31), (20, 20)] {
+            let (mut service, registry) = slow(start, end);
+            let error = service.call(request("/api/v1/pods")).await.map(|_| ()).unwrap_err();
+            assert_eq!(error.to_string(), "the Kubernetes API gave no answer within 30s");
+            assert!(counted(&registry, r#"verb="list",resource="pods",code="timeout""#));
+        }
+        let (mut service, registry) = slow(15, 14);
+        let answer = service.call(request("/api/v1/pods")).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
+        assert!(counted(&registry, r#"verb="list",resource="pods",code="200""#));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_must_begin_but_may_last() {
+        let (mut service, registry) = slow(31, 0);
+        service.call(request("/api/v1/pods?watch=true")).await.map(|_| ()).expect_err("never began");
+        assert!(counted(&registry, r#"verb="watch",resource="pods",code="timeout""#));
+        let (mut service, _) = slow(0, 300);
+        let answer = service.call(request("/api/v1/pods?watch=true")).await.expect("began");
+        answer.into_body().collect().await.expect("and went on");
+        let (mut service, _) = slow(300, 300);
+        let log = service.call(request("/api/v1/namespaces/n/pods/p/log")).await.expect("a log has no limit");
+        log.into_body().collect().await.expect("nor has its end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_stops_waiting_is_counted() {
+        let (mut service, registry) = slow(10, 0);
+        let call = service.call(request("/api/v1/pods"));
+        tokio::time::timeout(Duration::from_secs(5), call).await.map(|_| ()).expect_err("stopped waiting");
+        assert!(counted(&registry, r#"verb="list",resource="pods",code="cancelled""#));
     }
 }

@@ -183,7 +183,7 @@ impl Candidate {
                     self.tenure.renewed(&self.config, sent + self.config.timing.renew_deadline);
                     return Ok(());
                 }
-                Err(error) if is_code(&error, 409) || is_code(&error, 404) => {}
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -228,7 +228,7 @@ impl Candidate {
                 return Ok(());
             }
             match self.write(&released(seen, Timestamp::now())).await {
-                Err(error) if is_code(&error, 409) => self.must_read = true,
+                Err(kube::Error::Api(status)) if status.code == 409 => self.must_read = true,
                 other => return other.map(|_| ()),
             }
         }
@@ -245,10 +245,6 @@ impl Candidate {
         }
         self.failing = true;
     }
-}
-
-fn is_code(error: &kube::Error, code: u16) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
 /// Candidates that started together shall not ask together.
