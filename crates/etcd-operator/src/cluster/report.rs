@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::None);
         said.unready.clear();
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::Small);
-        said.conditions = vec![condition(ConditionKind::Available, Truth::False, "x"), available];
+        said.conditions = vec![available, condition(ConditionKind::Upgrading, Truth::True, "Cluster upgrading")];
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::Big);
         said.conditions.clear();
         let gone = compose(&cluster, &said, at(9));
