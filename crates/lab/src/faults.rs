@@ -66,6 +66,17 @@ impl Lab {
         self.unslow_node(name)
     }
 
+    /// Undoes every cut, slow link and pause; stopped nodes stay stopped.
+    pub fn mend(&self) -> Result<()> {
+        for name in self.layout.node_names() {
+            self.heal_node(&name)?;
+        }
+        if processes(&self.layout).alive(Control::ApiServer.name()).is_some() {
+            self.resume_api_server()?;
+        }
+        Ok(())
+    }
+
     fn bridge_port(&self, name: &str, state: &str) -> Result<()> {
         self.layout.node(name)?;
         run(&["ip", "-n", &self.layout.control_netns(), "link", "set", &format!("to-{name}"), state])

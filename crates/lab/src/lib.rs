@@ -42,8 +42,7 @@ pub struct Lab {
 impl Lab {
     /// Brings up what is missing of the lab, and gives it once everything answers.
     pub async fn up(options: &Options) -> Result<Self> {
-        let layout = up::up(options).await?;
-        Ok(Self { layout, programs: Programs::new(&default_cache()?) })
+        up::up(options).await
     }
 
     pub fn existing(name: &str) -> Result<Self> {

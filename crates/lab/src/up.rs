@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::programs::{EtcdVersion, Program, Programs, default_cache};
 use crate::state::{self, Lock, Wanted};
 use crate::wait::until;
-use crate::{addons, net, packages, pki, preflight};
+use crate::{Lab, addons, net, packages, pki, preflight};
 
 /// What a lab should be.
 #[derive(Clone, Debug)]
@@ -86,8 +86,8 @@ impl Steps {
     }
 }
 
-/// Brings the lab up and gives its layout once everything answers.
-pub async fn up(options: &Options) -> Result<Layout> {
+/// Brings the lab up and gives it once everything answers.
+pub async fn up(options: &Options) -> Result<Lab> {
     let cache = default_cache()?;
     preflight::check(&options.name, options.nodes, &cache)?;
     let steps = Steps { started: Instant::now(), quiet: options.quiet };
@@ -98,37 +98,38 @@ pub async fn up(options: &Options) -> Result<Layout> {
         controllers: options.controllers,
         subnet: options.subnet,
     };
-    let lab = state::load_or_create(&wanted)?;
+    let lab = Lab { layout: state::load_or_create(&wanted)?, programs: Programs::new(&cache) };
     let done = bring_up(&lab, options, &cache, &steps).await;
     drop(lock);
     done.map(|()| lab)
 }
 
-async fn bring_up(lab: &Layout, options: &Options, cache: &Path, steps: &Steps) -> Result<()> {
+async fn bring_up(lab: &Lab, options: &Options, cache: &Path, steps: &Steps) -> Result<()> {
+    let Lab { layout, programs } = lab;
     steps.say("Debian packages");
     packages::ensure()?;
     steps.say("programs");
-    let programs = Programs::new(cache);
     programs.ensure(&options.programs())?;
     steps.say("certificates and network");
-    pki::ensure(lab)?;
-    net::ensure(lab)?;
-    if !lab.is_full() {
-        start_control(lab, &programs, steps).await?;
+    pki::ensure(layout)?;
+    net::ensure(layout)?;
+    lab.mend()?;
+    if !layout.is_full() {
+        start_control(layout, programs, steps).await?;
         return Ok(());
     }
     steps.say("images");
-    let pause = publish_images(lab, options, cache, &programs)?;
+    let pause = publish_images(layout, options, cache, programs)?;
     let (client, ()) =
-        tokio::try_join!(start_control(lab, &programs, steps), prepare_nodes(lab, &programs, &pause))?;
-    steps.say(&format!("{} nodes, DNS and volumes", lab.nodes));
-    for node in Node::all(lab) {
-        node.join(&programs)?;
+        tokio::try_join!(start_control(layout, programs, steps), prepare_nodes(layout, programs, &pause))?;
+    steps.say(&format!("{} nodes, DNS and volumes", layout.nodes));
+    for node in Node::all(layout) {
+        node.join(programs)?;
     }
-    addons::apply(lab, &client).await?;
-    nodes_ready(lab, &client).await?;
+    addons::apply(layout, &client).await?;
+    nodes_ready(layout, &client).await?;
     steps.say("nodes are Ready");
-    addons::ready(lab, &client).await?;
+    addons::ready(layout, &client).await?;
     steps.say("DNS answers, volumes can be had");
     Ok(())
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::bundle;
 use crate::Lab;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::process::run_with_input;
+use crate::programs::Program;
 use crate::wait::until;
 
 pub struct TestNamespace<'a> {
@@ -40,6 +42,25 @@ impl<'a> TestNamespace<'a> {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// What a user would type: `kubectl` in this namespace; gives what it printed, or what went wrong.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl_with_input(arguments, "").await
+    }
+
+    /// The same with something on standard input, for `apply -f -`.
+    pub async fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let kubectl = self.lab.programs.path(Program::Kubectl)?.display().to_string();
+        let kubeconfig = format!("--kubeconfig={}", self.lab.kubeconfig().display());
+        let namespace = format!("--namespace={}", self.name);
+        let mut argv: Vec<String> = vec![kubectl, kubeconfig, namespace];
+        argv.extend(arguments.iter().map(ToString::to_string));
+        let input = input.to_owned();
+        let run = tokio::task::spawn_blocking(move || {
+            run_with_input(&argv.iter().map(String::as_str).collect::<Vec<_>>(), &input)
+        });
+        run.await.map_err(|e| Error::other("kubectl", e))?
     }
 
     /// Runs the test, then removes the namespace; what was there when it failed is kept in a folder that is printed.

@@ -1,0 +1,61 @@
+# Everything a person or CI does here is a target; `make` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+NAME ?= lab
+NODES ?= 3
+LAB := target/debug/lab
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build all programs, as tests use them
+	cargo build --workspace --bins
+
+.PHONY: test
+test: ## Run all tests: lint, unit, real API server, whole lab; installs what it needs (root)
+	hack/test.sh
+
+.PHONY: lint
+lint: fmt clippy deny ## Check format, lints, licences and sources
+
+.PHONY: fmt
+fmt:
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy:
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: deny
+deny:
+	hack/deny.sh
+
+.PHONY: generate
+generate: ## Write CRDs and manifests anew from the types
+	cargo run -q -p api --example crds
+
+.PHONY: lab
+lab:
+	@cargo build -q -p lab
+
+.PHONY: lab-up
+lab-up: lab ## Bring a lab up (NAME=lab NODES=3; root)
+	$(LAB) up --name $(NAME) --nodes $(NODES)
+
+.PHONY: lab-down
+lab-down: lab ## Remove a lab, all of it (NAME=lab)
+	$(LAB) down --name $(NAME)
+
+.PHONY: lab-kubeconfig
+lab-kubeconfig: lab ## Print where a lab's kubeconfig is (NAME=lab)
+	@$(LAB) kubeconfig --name $(NAME)
+
+.PHONY: lab-aws-dir
+lab-aws-dir: lab ## Print the folder with AWS files for a lab's S3 server (NAME=lab)
+	@$(LAB) aws-dir --name $(NAME)
+
+.PHONY: bench-lab
+bench-lab: lab ## Measure the lab: time to ready, load and memory at rest, ten times up and down
+	hack/bench-lab.sh

@@ -1,0 +1,256 @@
+//! A lab is a real cluster: pods pull, talk, keep data, and nothing gets out. On the shared lab.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use lab::kit::{TestNamespace, gone, shared_lab, wait_for};
+use lab::wait::until;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// A pod with a shell that stays, on the given node.
+fn sleeper(name: &str, node: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{nodeName: {node}, \
+         terminationGracePeriodSeconds: 0, containers: [{{name: c, image: 'busybox:1.28.0-glibc', \
+         command: [sh, -c, 'mkdir -p /tmp/w && hostname > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w']}}]}}}}"
+    )
+}
+
+/// In commands, `timeout` stands before wget: Debian 12's `wget -T` crashes.
+async fn exec(test: &TestNamespace<'_>, pod: &str, command: &str) -> lab::Result<String> {
+    test.kubectl(&["exec", pod, "--", "sh", "-c", command]).await
+}
+
+#[tokio::test]
+async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "net").await.unwrap();
+    test.run(async |test| {
+        for (pod, node) in [("one", "node1"), ("two", "node2")] {
+            test.kubectl_with_input(&["apply", "-f", "-"], &sleeper(pod, node)).await?;
+        }
+        test.kubectl(&["expose", "pod", "two", "--port=80", "--target-port=8080"]).await?;
+        let pods: Api<Pod> = test.api();
+        wait_for(&pods, "one", LIMIT, "to be Ready", ready).await?;
+        let two = wait_for(&pods, "two", LIMIT, "to be Ready", ready).await?;
+        let ip = two.status.and_then(|s| s.pod_ip).unwrap();
+
+        let direct = exec(test, "one", &format!("timeout 5 wget -qO- http://{ip}:8080")).await?;
+        assert_eq!(direct.trim(), "two");
+        until("the Service", LIMIT, async || {
+            Ok(exec(test, "one", "timeout 2 wget -qO- http://two").await.map_err(|e| e.to_string()))
+        })
+        .await?;
+        // Without keys the S3 server refuses, which shows that it was reached.
+        let s3 =
+            exec(test, "one", &format!("timeout 5 wget -O- {} 2>&1 || true", lab.layout.s3_url())).await?;
+        assert!(s3.contains("403"), "{s3}");
+
+        let routes =
+            exec(test, "one", "timeout 3 wget -qO- http://192.0.2.1 2>&1 || echo unreachable").await?;
+        assert!(routes.contains("unreachable"), "{routes}");
+        let node_routes =
+            std::process::Command::new("ip").args(["-n", &lab.layout.node_netns(1), "route"]).output()?;
+        assert!(!String::from_utf8_lossy(&node_routes.stdout).contains("default"));
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_books_images_start_unedited_and_a_missing_one_fails_as_in_real_life() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "images").await.unwrap();
+    test.run(async |test| {
+        let pods: Api<Pod> = test.api();
+        test.kubectl(&["run", "web", "--image=nginx:latest"]).await?;
+        test.kubectl(&["run", "etcd", "--image=quay.io/coreos/etcd", "--", "/usr/local/bin/etcd"]).await?;
+        test.kubectl(&["run", "busybox", "--image=busybox:1.28.0-glibc", "--", "sleep", "600"]).await?;
+        test.kubectl(&["run", "missing", "--image=quay.io/coreos/etcd:v9.9.9"]).await?;
+        for pod in ["web", "etcd", "busybox"] {
+            wait_for(&pods, pod, LIMIT, "to be Ready", ready).await?;
+        }
+        let version = test.kubectl(&["exec", "etcd", "--", "/bin/sh", "-c", "etcd --version"]).await?;
+        assert!(version.contains("3.3.12"), "untagged is the book's newest: {version}");
+        wait_for(&pods, "missing", LIMIT, "to fail to pull", |pod| {
+            let statuses = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+            let waiting = statuses.filter_map(|s| s.state.as_ref()?.waiting.as_ref()?.reason.clone());
+            waiting.into_iter().any(|r| r == "ErrImagePull" || r == "ImagePullBackOff")
+        })
+        .await?;
+        Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn every_etcd_version_runs_and_only_the_old_images_have_a_shell() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "etcds").await.unwrap();
+    test.run(async |test| {
+        let pods: Api<Pod> = test.api();
+        for version in lab::programs::EtcdVersion::ALL {
+            let name = format!("etcd-{}", version.as_str().replace('.', "-"));
+            let image = format!("--image=quay.io/coreos/etcd:v{version}");
+            test.kubectl(&[
+                "run",
+                &name,
+                &image,
+                "--restart=Never",
+                "--command",
+                "--",
+                "/usr/local/bin/etcd",
+                "--version",
+            ])
+            .await?;
+            let shell = format!("{name}-sh");
+            test.kubectl(&[
+                "run",
+                &shell,
+                &image,
+                "--restart=Never",
+                "--command",
+                "--",
+                "/bin/sh",
+                "-c",
+                "true",
+            ])
+            .await?;
+            let phase = |p: &Pod| p.status.as_ref().and_then(|s| s.phase.clone()).unwrap_or_default();
+            wait_for(&pods, &name, LIMIT, "to have printed its version", |p| phase(p) == "Succeeded").await?;
+            let printed = test.kubectl(&["logs", &name]).await?;
+            assert!(printed.contains(version.as_str()), "{version}: {printed}");
+            let ended = wait_for(&pods, &shell, LIMIT, "to end", |p| {
+                ["Succeeded", "Failed"].contains(&phase(p).as_str())
+            })
+            .await?;
+            assert_eq!(phase(&ended) == "Succeeded", version.as_str() < "3.5", "{version}");
+        }
+        Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn volumes_bind_keep_their_data_stay_on_their_node_and_go_with_their_claim() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "volumes").await.unwrap();
+    test.run(async |test| {
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
+                     resources: {requests: {storage: 1Mi}}}}";
+        let user = "{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {terminationGracePeriodSeconds: 0, \
+                    volumes: [{name: d, persistentVolumeClaim: {claimName: data}}], containers: [{name: c, \
+                    image: 'busybox:1.28.0-glibc', command: [sleep, '600'], volumeMounts: [{name: d, mountPath: /d}]}]}}";
+        test.kubectl_with_input(&["apply", "-f", "-"], claim).await?;
+        test.kubectl_with_input(&["apply", "-f", "-"], user).await?;
+        let pods: Api<Pod> = test.api();
+        let first = wait_for(&pods, "user", LIMIT, "to be Ready", ready).await?;
+        exec(test, "user", "echo kept > /d/file").await?;
+        let dir = lab.volume_dir(&first, "d")?;
+        let node = first.spec.and_then(|s| s.node_name).unwrap_or_default();
+        assert!(dir.join("file").exists());
+        // Another node does not see that folder at all.
+        let other = lab.layout.node_names().find(|n| *n != node).unwrap_or_default();
+        let peek = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: peek}}, spec: {{nodeName: {other}, terminationGracePeriodSeconds: 0, \
+             volumes: [{{name: h, hostPath: {{path: {}}}}}], containers: [{{name: c, image: 'busybox:1.28.0-glibc', \
+             command: [sleep, '600'], volumeMounts: [{{name: h, mountPath: /h}}]}}]}}}}",
+            lab.layout.root.display()
+        );
+        test.kubectl_with_input(&["apply", "-f", "-"], &peek).await?;
+        wait_for(&pods, "peek", LIMIT, "to be Ready", ready).await?;
+        assert_eq!(exec(test, "peek", &format!("ls /h/{node} | wc -l")).await?.trim(), "0");
+
+        test.kubectl(&["delete", "pod", "user", "--wait"]).await?;
+        test.kubectl_with_input(&["apply", "-f", "-"], user).await?;
+        wait_for(&pods, "user", LIMIT, "to be Ready again", ready).await?;
+        assert_eq!(exec(test, "user", "cat /d/file").await?.trim(), "kept");
+
+        let claims: Api<PersistentVolumeClaim> = test.api();
+        let volume = claims.get("data").await?.spec.and_then(|s| s.volume_name).unwrap_or_default();
+        test.kubectl(&["delete", "pod", "user", "peek", "--wait"]).await?;
+        test.kubectl(&["delete", "pvc", "data"]).await?;
+        gone(&Api::<PersistentVolume>::all(test.client.clone()), &volume, LIMIT).await?;
+        assert!(!dir.exists(), "{}", dir.display());
+        Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Part B of the tutorial.
+#[tokio::test]
+async fn the_static_web_server_scales_to_three_and_replaces_a_deleted_pod() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "staticweb").await.unwrap();
+    test.run(async |test| {
+        let deployments: Api<Deployment> = test.api();
+        let available =
+            |n| move |d: &Deployment| d.status.as_ref().and_then(|s| s.available_replicas) == Some(n);
+        test.kubectl(&[
+            "apply",
+            "-f",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../example/staticweb/staticweb.yaml"),
+        ])
+        .await?;
+        wait_for(&deployments, "staticweb", LIMIT, "to have a pod", available(1)).await?;
+        test.kubectl(&["scale", "deployment", "staticweb", "--replicas=3"]).await?;
+        wait_for(&deployments, "staticweb", LIMIT, "to have three pods", available(3)).await?;
+
+        let pods: Api<Pod> = test.api();
+        let names = async || {
+            Ok::<_, lab::Error>(
+                pods.list(&ListParams::default())
+                    .await?
+                    .iter()
+                    .map(ResourceExt::name_any)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let before = names().await?;
+        test.kubectl(&["delete", "pod", &before[0]]).await?;
+        until("a new pod", LIMIT, async || {
+            let now = names().await?;
+            Ok((now.len() == 3 && !now.contains(&before[0])).then_some(()).ok_or(format!("{now:?}")))
+        })
+        .await?;
+        wait_for(&deployments, "staticweb", LIMIT, "to have three pods again", available(3)).await?;
+        Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn it_is_a_real_cluster_with_an_administrator() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "admin").await.unwrap();
+    test.run(async |test| {
+        let version = test.kubectl(&["version"]).await?;
+        assert!(
+            version.contains(&format!("Server Version: v{}", lab::programs::KUBERNETES_VERSION)),
+            "{version}"
+        );
+        let role = test.kubectl(&["describe", "clusterrole", "cluster-admin"]).await?;
+        assert!(role.contains("*.*"), "{role}");
+        let migrations = test.kubectl(&["api-resources", "--api-group=storagemigration.k8s.io"]).await?;
+        assert!(migrations.contains("StorageVersionMigration"), "{migrations}");
+        let nodes: Api<Node> = Api::all(test.client.clone());
+        assert_eq!(nodes.list(&ListParams::default()).await?.items.len(), 3);
+        Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# All tests, suite by suite: what each took, and at the end how many passed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export RUST_BACKTRACE=0 LAB_TEST_NAME=${LAB_TEST_NAME:-test} LAB_BUNDLES=${LAB_BUNDLES:-$PWD/target/bundles} CARGO_TERM_COLOR=never
+log=$(mktemp); shares=$(mktemp); passed=0 failed=0 broken=()
+
+finish() {
+  target/debug/lab down --name "$LAB_TEST_NAME" >/dev/null 2>&1
+  rm -f "$log" "$shares"
+}
+trap finish EXIT
+
+# suite NAME COMMAND…: runs it, counts cargo's results, keeps going.
+suite() {
+  local name=$1 started=$SECONDS status; shift
+  printf '\n== %s\n' "$name"
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  local p f
+  p=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
+  f=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
+  passed=$((passed + p)) failed=$((failed + f))
+  # A check without a test runner counts as one test.
+  if [ "$p" -eq 0 ] && [ "$f" -eq 0 ] && [ "$status" -eq 0 ]; then passed=$((passed + 1)); fi
+  if [ "$status" -ne 0 ]; then
+    broken+=("$name")
+    [ "$f" -gt 0 ] || failed=$((failed + 1))
+  fi
+  printf '%5d s  %s\n' $((SECONDS - started)) "$name" >>"$shares"
+}
+
+# Debian's Rust needs a C compiler, and some crates cmake or perl; nothing else is needed to build.
+command -v cc >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends gcc libc6-dev; }
+
+suite "format" make -s fmt
+suite "build" cargo build --workspace --bins
+suite "licences and sources" make -s deny
+suite "clippy" make -s clippy
+# What an earlier run left behind, whatever became of its processes.
+target/debug/lab down --name "$LAB_TEST_NAME"
+suite "lab up" target/debug/lab up --name "$LAB_TEST_NAME"
+if [ ${#broken[@]} -eq 0 ]; then
+  suite "tests" cargo test --workspace --no-fail-fast
+fi
+
+printf '\n== time\n'; cat "$shares"
+[ ${#broken[@]} -eq 0 ] || printf '\nbroken: %s\n' "${broken[*]}"
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
