@@ -52,7 +52,7 @@ pub struct Cli {
     pub log_format: Format,
 
     /// How much is logged: error, warn, info, debug or trace, or a list such as info,etcd_operator=debug.
-    #[arg(long, default_value = "info")]
+    #[arg(long, default_value = "info,kube_runtime=warn")]
     pub log_level: String,
 
     /// The name of the pod that this process runs in: the source of its events, and its name in elections.

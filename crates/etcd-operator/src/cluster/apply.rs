@@ -4,7 +4,7 @@ mod membership;
 mod objects;
 
 use api::{EtcdCluster, EtcdClusterStatus};
-use domain::{Action, Moment, Step};
+use domain::{Moment, Plan, Step};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use resources::ClusterError;
@@ -15,6 +15,7 @@ use tracing::{debug, info};
 use super::Context;
 use super::memory::Memory;
 use super::observe::Seen;
+use super::watches::Key;
 
 /// How a step ended, if it did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,10 +64,10 @@ pub struct Hands<'a> {
 }
 
 impl Hands<'_> {
-    /// Applies actions in order until one is not simply done.
-    pub async fn apply(&mut self, rule: &'static str, actions: &[Action]) -> Result<Outcome, ApplyError> {
-        let cluster = format!("{}/{}", self.cluster.namespace().unwrap_or_default(), self.cluster.name_any());
-        for action in actions {
+    /// Applies the plan's actions in order until one is not simply done.
+    pub async fn apply(&mut self, plan: &Plan) -> Result<Outcome, ApplyError> {
+        let (cluster, rule) = (Key::of(self.cluster).to_string(), plan.rule.name());
+        for action in &plan.actions {
             self.context.leadership.check()?;
             let step = name(&action.step);
             let member = member(&action.step);
@@ -74,7 +75,7 @@ impl Hands<'_> {
             self.context.metrics.stepped(step, &outcome);
             match outcome {
                 Ok(Outcome::Done) => {
-                    info!(cluster, rule, step, member, "done");
+                    info!(cluster, rule, step, member, why = plan.why, "done");
                     for event in &action.events {
                         self.context.publish(self.cluster, event).await;
                     }

@@ -10,7 +10,7 @@ use kube::Resource;
 use kube::runtime::controller::Action;
 use resources::Cluster;
 use thiserror::Error;
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::apply::{ApplyError, Hands, Outcome};
 use super::memory::Memory;
@@ -89,7 +89,7 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
     if due && hands.record("WriteStatus").await? != Outcome::Done {
         return Ok(Action::requeue(Duration::ZERO));
     }
-    let outcome = hands.apply(plan.rule.name(), &plan.actions).await;
+    let outcome = hands.apply(&plan).await;
     // Announced once status says so, whichever write that was.
     if due || records(&plan) {
         for event in &events {
@@ -144,12 +144,8 @@ fn records(plan: &Plan) -> bool {
 }
 
 fn log(key: &Key, plan: &Plan) {
-    let (rule, why) = (plan.rule.name(), plan.why.as_str());
-    if plan.actions.is_empty() {
-        debug!(cluster = %key, rule, why, "waiting");
-    } else {
-        info!(cluster = %key, rule, why, "acting");
-    }
+    let steps = plan.actions.len();
+    debug!(cluster = %key, rule = plan.rule.name(), why = plan.why, steps, "planned");
 }
 
 fn now() -> Moment {

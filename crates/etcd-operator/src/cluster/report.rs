@@ -61,6 +61,10 @@ fn composed_conditions(
         let generation = if is_the_books(new.kind) { None } else { cluster.metadata.generation };
         conditions::set(&mut conditions, condition.observed(generation), now);
     }
+    // The book's come first, and none changes its place from one write to the next.
+    conditions.sort_by_key(|condition| {
+        report.conditions.iter().map(|new| new.kind).find(|kind| kind.as_str() == condition.type_)
+    });
     conditions
 }
 
@@ -190,7 +194,8 @@ mod tests {
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::None);
         said.unready.clear();
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::Small);
-        said.conditions = vec![available, condition(ConditionKind::Upgrading, Truth::True, "Cluster upgrading")];
+        said.conditions =
+            vec![available, condition(ConditionKind::Upgrading, Truth::True, "Cluster upgrading")];
         assert_eq!(news(cluster.status.as_ref(), &compose(&cluster, &said, at(9))), News::Big);
         said.conditions.clear();
         let gone = compose(&cluster, &said, at(9));
