@@ -9,6 +9,8 @@ pub mod plan;
 pub mod quorum;
 pub mod report;
 mod rules;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 pub mod spec;
 mod status;
 pub mod step;

@@ -40,8 +40,9 @@ pub struct Observation {
     pub budget: Option<u32>,
     /// The member list, read linearizably. `Known` proves that there was a quorum a moment ago.
     pub members: Read<Vec<Member>>,
-    /// The newest member list that any member gave without such proof (empty if none did): good enough to name
-    /// members in a report and to bring back pods, never for a change of membership.
+    /// The longest member list that any member gave without such proof (empty if none did): good enough to name
+    /// members in a report and to bring back pods, never for a change of membership. A member that restarted without
+    /// a quorum is silent on its client port, yet answers `GET :2380/members` (with the cluster ID in a header).
     pub hearsay: Vec<Member>,
     /// The Status of each member that has a pod, asked for by pod IP. Members without a pod have no entry.
     /// Before an ID is recorded the seed's answer is taken without a check, and `cluster` says who answered.

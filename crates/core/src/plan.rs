@@ -42,6 +42,7 @@ pub enum Rule {
     Scale,
     Upgrade,
     Template,
+    Settle,
     Steady,
 }
 
@@ -64,6 +65,7 @@ impl Rule {
             Self::Scale => "Scale",
             Self::Upgrade => "Upgrade",
             Self::Template => "Template",
+            Self::Settle => "Settle",
             Self::Steady => "Steady",
         }
     }

@@ -24,7 +24,7 @@ pub fn report(view: &View, rule: Rule, decision: &Decision) -> Report {
         (false, None) => Phase::Creating,
     };
     let leader = view.leader();
-    let listed = view.seen.members.known().unwrap_or(&view.seen.hearsay);
+    let listed = view.told_members();
     let statuses = || view.seen.statuses.values().filter_map(Read::known);
     let conditions = conditions(view, rule, decision, refusal.as_deref(), target_version);
     Report {
@@ -34,7 +34,7 @@ pub fn report(view: &View, rule: Rule, decision: &Decision) -> Report {
         size: u32::try_from(listed.len()).unwrap_or(u32::MAX),
         ready,
         unready,
-        voters: view.known_voters().into_iter().cloned().collect(),
+        voters: view.told_voters().into_iter().cloned().collect(),
         leader: listed.iter().find(|member| Some(member.id) == leader).map(|member| member.name.clone()),
         db_size: statuses().map(|status| status.db_size).max(),
         current_version: view.current_version(),
@@ -55,7 +55,7 @@ fn upgrading(view: &View, target: Version) -> bool {
 
 /// Ready: answers, follows a leader, and has a vote.
 fn members(view: &View) -> (Vec<Name>, Vec<Name>) {
-    let listed = view.seen.members.known().unwrap_or(&view.seen.hearsay);
+    let listed = view.told_members();
     let follows = |member: &Member| view.answer(member).is_some_and(|status| status.leader.is_some());
     let (ready, unready): (Vec<&Member>, Vec<&Member>) =
         listed.iter().partition(|member| !member.learner && follows(member));

@@ -245,20 +245,26 @@ impl<'a> View<'a> {
         pod.version != version || pod.repository != self.spec.repository
     }
 
+    /// The pod is to be made anew: its template changed, or its claim goes when it does.
     pub fn outdated(&self, pod: &Pod) -> bool {
-        pod.template != self.spec.template
+        pod.template != self.spec.template || self.claim(&pod.name).is_some_and(|claim| claim.deleting)
     }
 
-    /// How many members there may be: one more than the size while an emptyDir member is being swapped for a new one.
+    /// The data is still there when the pod is not.
+    pub fn outlives_pod(&self, pod: &Pod) -> bool {
+        let claim = self.claim(&pod.name);
+        claim.is_some_and(|claim| !claim.deleting && pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid))
+    }
+
+    /// How many members there may be: one more than the size while a member is being swapped for a new one.
     pub fn wanted(&self) -> usize {
         self.size() + usize::from(self.swaps())
     }
 
-    /// A template change on emptyDir: data cannot survive its pod, so members are swapped, new before old.
+    /// Where data does not outlive its pod, members are swapped, new before old.
     pub fn swaps(&self) -> bool {
-        self.voters().any(|voter| {
-            !self.persistent(&voter.name) && self.pod(&voter.name).is_some_and(|pod| self.outdated(pod))
-        })
+        let pods = self.voters().filter(|voter| voter.started).filter_map(|voter| self.pod(&voter.name));
+        pods.into_iter().any(|pod| self.outdated(pod) && !self.outlives_pod(pod))
     }
 
     /// Every member is a started, healthy voter that keeps up.
@@ -276,12 +282,22 @@ impl<'a> View<'a> {
         None
     }
 
-    /// The voters as far as anyone knows.
+    /// The members as etcd tells them, linearizably or not.
+    pub fn told_members(&self) -> &'a [Member] {
+        self.seen.members.known().unwrap_or(&self.seen.hearsay)
+    }
+
+    /// The voters as etcd tells them, or as last recorded.
+    pub fn told_voters(&self) -> Vec<&'a Name> {
+        let told: Vec<_> =
+            self.told_members().iter().filter(|m| !m.learner).map(|member| &member.name).collect();
+        if told.is_empty() { self.seen.recorded.voters.iter().collect() } else { told }
+    }
+
+    /// The voters as far as anyone knows; right after the cluster began its seed is all there is.
     pub fn known_voters(&self) -> Vec<&'a Name> {
-        let listed = self.seen.members.known().unwrap_or(&self.seen.hearsay);
-        let voters: Vec<_> =
-            listed.iter().filter(|member| !member.learner).map(|member| &member.name).collect();
-        if voters.is_empty() { self.seen.recorded.voters.iter().collect() } else { voters }
+        let told = self.told_voters();
+        if told.is_empty() { self.seen.recorded.seed.iter().collect() } else { told }
     }
 
     /// Its pod proves that the member does not run.
@@ -313,13 +329,13 @@ impl<'a> View<'a> {
         Quorum::Unknown(reason.clone())
     }
 
-    /// Of two voters the one that has not started: without it the other cannot even list members linearizably, and
-    /// for the same reason its plain list is complete.
+    /// Of two voters the one that has not started: without it the other cannot list members linearizably, and for the
+    /// same reason its plain list is complete.
     pub fn awaited_second(&self) -> Option<&'a Member> {
         let hearsay = &self.seen.hearsay;
         let unstarted = hearsay.iter().find(|member| !member.started && !member.learner)?;
         let first = hearsay.iter().find(|member| member.id != unstarted.id)?;
-        (hearsay.len() == 2 && !first.learner && self.status(&first.name).is_some()).then_some(unstarted)
+        (hearsay.len() == 2 && !first.learner).then_some(unstarted)
     }
 
     /// How long this member has not answered, counted from our own last change to its pod.

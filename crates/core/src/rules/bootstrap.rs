@@ -6,7 +6,7 @@
 
 use super::Decision;
 use crate::ids::Name;
-use crate::observation::{Pod, Read};
+use crate::observation::{Claim, Pod, Read};
 use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::version::Version;
@@ -38,6 +38,10 @@ fn first_step(view: &View, version: Version) -> Option<Decision> {
     Decision::act(format!("nothing of this cluster exists: {name} becomes its seed"), actions)
 }
 
+fn delete_claim(claim: &Claim) -> Step {
+    Step::DeleteClaim { name: claim.name.clone(), uid: claim.uid.clone() }
+}
+
 fn create_seed(view: &View, name: &Name, version: Version) -> Vec<Action> {
     let headless = (!view.seen.headless_service).then(|| Step::EnsureHeadlessService.into());
     let seed = Step::CreateSeed { name: name.clone(), version }.announcing([Event::new_member_added(name)]);
@@ -46,10 +50,14 @@ fn create_seed(view: &View, name: &Name, version: Version) -> Vec<Action> {
 
 fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
     let Some(pod) = view.pod(seed) else {
-        if view.claim(seed).is_some_and(|claim| claim.deleting) {
-            return Decision::wait(format!("the claim of seed {seed} is being deleted"));
-        }
-        return Decision::act(format!("seed {seed} has no pod"), create_seed(view, seed, version));
+        // The volume of an earlier try holds nothing that was acknowledged, maybe of a version that is no longer asked for.
+        return match view.claim(seed) {
+            Some(claim) if claim.deleting => {
+                Decision::wait(format!("the claim of seed {seed} is being deleted"))
+            }
+            Some(claim) => Decision::act(format!("seed {seed} starts over"), [delete_claim(claim)]),
+            None => Decision::act(format!("seed {seed} has no pod"), create_seed(view, seed, version)),
+        };
     };
     if pod.deleting {
         return Decision::wait(format!("the pod of seed {seed} is being deleted"));
@@ -61,13 +69,13 @@ fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
     if let Some(begun) = begin(view, pod) {
         return Some(begun);
     }
-    // Nothing was acknowledged yet, so a corrected spec may reach the seed at once.
-    if view.status(seed).is_none() && view.image_differs(pod, version) {
-        let patch = Step::PatchImage { name: pod.name.clone(), uid: pod.uid.clone(), version };
-        return Decision::act(format!("seed {seed} has not started, and its image was changed"), [patch]);
-    }
-    if view.status(seed).is_none() && view.outdated(pod) {
-        return Decision::act(format!("seed {seed} has not started, and its template was changed"), [delete]);
+    // Nothing was acknowledged yet: a corrected spec gets a new seed at once, not one on the data of another version.
+    let changed = view.image_differs(pod, version) || view.outdated(pod);
+    if view.status(seed).is_none() && changed {
+        let claim = view.claim(seed).filter(|claim| !claim.deleting);
+        let claim = claim.map(delete_claim);
+        let why = format!("seed {seed} has not started, and the spec was changed: it is made anew");
+        return Decision::act(why, [delete].into_iter().chain(claim));
     }
     Decision::wait(format!("seed {seed} is starting"))
 }

@@ -112,7 +112,7 @@ fn silent(view: &View, member: &Member) -> Option<Decision> {
 fn restart_once(view: &View, member: &Member) -> Option<Step> {
     let pod = view.pod(&member.name)?;
     let heard = view.seen.heard.get(&member.name)?;
-    let helps = pod.claim.is_some() && !pod.deleting && !pod.node_lost() && pod.changed <= *heard;
+    let helps = view.outlives_pod(pod) && !pod.deleting && !pod.node_lost() && pod.changed <= *heard;
     (helps && member.started).then(|| delete_pod(view, member)).flatten()
 }
 
@@ -139,12 +139,15 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
     }
     let others = || view.members().iter().filter(|other| other.id != member.id);
     if !others().filter_map(|other| view.answer(other)).any(|status| status.version == pod.version) {
-        return Some(format!("it did not come back on {}: set the version back", pod.version));
+        return Some(format!(
+            "it did not come back on {}: set the version back, or delete its pod and claim to have it replaced",
+            pod.version
+        ));
     }
     let template_runs =
         others().filter(|other| view.answers(other)).filter_map(|other| view.pod(&other.name));
     if !template_runs.into_iter().any(|other| other.template == pod.template) {
-        return Some("it did not come back with the changed pod template: set it back".to_owned());
+        return Some("it did not come back with the changed pod template: set that back, or delete its pod and claim to have it replaced".to_owned());
     }
     None
 }

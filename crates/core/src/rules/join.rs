@@ -59,7 +59,8 @@ fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
     if !renewable || pod.deleting {
         return None;
     }
-    if pod.finished() || stale(view, pod) || unbacked(view, pod) || (!pod.running() && view.outdated(pod)) {
+    let hopeless = pod.finished() || stale(view, pod) || unbacked(view, pod);
+    if hopeless || (!pod.running() && (view.outdated(pod) || !pod.armed)) {
         return delete_pod(view, member);
     }
     (!pod.running() && view.image_differs(pod, version)).then(|| Step::PatchImage {

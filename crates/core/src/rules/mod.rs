@@ -55,7 +55,7 @@ pub const GATES: [(Rule, RuleFn); 4] = [
     (Rule::Unknown, quorum::unknown),
 ];
 
-pub const RULES: [(Rule, RuleFn); 11] = [
+pub const RULES: [(Rule, RuleFn); 12] = [
     (Rule::Stray, stray::stray),
     (Rule::ReplaceLost, heal::replace_lost),
     (Rule::Abandon, join::abandon),
@@ -67,4 +67,10 @@ pub const RULES: [(Rule, RuleFn); 11] = [
     (Rule::Scale, scale::scale),
     (Rule::Upgrade, upgrade::upgrade),
     (Rule::Template, template::template),
+    (Rule::Settle, settle),
 ];
+
+/// Everything is done, but not everybody is well yet.
+fn settle(view: &View) -> Option<Decision> {
+    view.unsettled().map(|who| Decision { why: who, actions: Vec::new(), stuck: false })
+}

@@ -65,10 +65,11 @@ fn start_second(view: &View) -> Option<Step> {
         None => Some(Step::CreateMember {
             id: second.id,
             name: second.name.clone(),
-            version: view.lowest_running()?,
+            version: view.resume_version()?,
             peers: View::peers(&view.seen.hearsay),
         }),
-        Some(pod) if pod.finished() && !pod.deleting => Some(delete(pod)),
+        // Disarmed, it could only resume, and it never started.
+        Some(pod) if !pod.deleting && (pod.finished() || (!pod.armed && !pod.running())) => Some(delete(pod)),
         Some(_) => None,
     }
 }
@@ -104,7 +105,7 @@ fn correct(view: &View, pod: &Pod) -> Option<Step> {
         Some(version) if view.image_differs(pod, version) => {
             Some(Step::PatchImage { name: pod.name.clone(), uid: pod.uid.clone(), version })
         }
-        _ => (view.claim(&pod.name).is_some() && view.outdated(pod)).then(|| delete(pod)),
+        _ => (view.outlives_pod(pod) && view.outdated(pod)).then(|| delete(pod)),
     }
 }
 

@@ -14,12 +14,7 @@ pub fn template(view: &View) -> Option<Decision> {
     if outdated.is_empty() {
         return None;
     }
-    // A pod that does not run has nothing to lose: the template may be what keeps it from running.
-    let idle = outdated.iter().find(|voter| {
-        let pod = view.pod(&voter.name);
-        view.persistent(&voter.name) && !view.answers(voter) && pod.is_some_and(|pod| !pod.running())
-    });
-    if let Some(member) = idle {
+    if let Some(member) = outdated.iter().find(|voter| astray(view, voter)) {
         return Decision::act(
             format!("{} gets a pod of the new template", member.name),
             delete_pod(view, member),
@@ -30,7 +25,7 @@ pub fn template(view: &View) -> Option<Decision> {
     }
     let member = next(view, outdated.into_iter())?;
     let hand_over = || move_leader(view, member, |heir| !differs(view, heir));
-    if view.persistent(&member.name) {
+    if view.pod(&member.name).is_some_and(|pod| view.outlives_pod(pod)) {
         if !bearable(view, member) {
             return Decision::wait(format!("{} gets its new pod once the others are healthy", member.name));
         }
@@ -50,6 +45,15 @@ pub fn template(view: &View) -> Option<Decision> {
             remove(view, member),
         )
     })
+}
+
+/// It does not run on a template that nobody runs on: that is what keeps it down, so the new one comes at once.
+fn astray(view: &View, member: &Member) -> bool {
+    let Some(pod) = view.pod(&member.name) else { return false };
+    let answering = view.members().iter().filter(|other| view.answers(other));
+    let proven =
+        answering.filter_map(|other| view.pod(&other.name)).any(|other| other.template == pod.template);
+    !proven && !view.answers(member) && !pod.running() && view.outlives_pod(pod)
 }
 
 fn differs(view: &View, member: &Member) -> bool {

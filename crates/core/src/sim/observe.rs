@@ -1,0 +1,176 @@
+//! What the operator sees of the world, and what it fails to see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::world::{Arms, Process, SimClaim, SimPod, World};
+use crate::ids::{ClusterId, MemberId, Name};
+use crate::observation::{Claim, Member, Node, Observation, Pod, PodPhase, Read, Status};
+
+/// Reads that fail in one round.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Glitch {
+    /// The member list cannot be read.
+    pub no_members: bool,
+    /// These members do not answer the operator.
+    pub deaf: BTreeSet<Name>,
+    /// The cache is not brought up to date before this round.
+    pub stale_cache: bool,
+}
+
+impl World {
+    /// One look. `live`: pods and claims straight from the API server.
+    pub fn observe(&mut self, live: bool, glitch: &Glitch) -> Observation {
+        if live || !glitch.stale_cache {
+            self.cache = (self.pods.clone(), self.claims.clone());
+        }
+        let (pods, claims) = self.cache.clone();
+        for (name, pod) in &pods {
+            if let Some(node) = &pod.node {
+                self.memory.nodes.insert(name.clone(), node.clone());
+            }
+        }
+        let statuses: BTreeMap<_, _> =
+            pods.keys().map(|name| (name.clone(), self.ask(name, glitch))).collect();
+        let cluster =
+            self.recorded.cluster.or_else(|| statuses.values().find_map(Read::known).map(|s| s.cluster));
+        let hearsay = self.hearsay(cluster, glitch);
+        let members = match cluster {
+            Some(id) if !glitch.no_members && !hearsay.is_empty() && self.has_quorum(id) => {
+                Read::Known(hearsay.clone())
+            }
+            _ => Read::Unknown("no answer".to_owned()),
+        };
+        self.remember(&members, &hearsay, &statuses);
+        let mut observation = self.assemble(&pods, &claims, live);
+        observation.members = members;
+        observation.hearsay = hearsay;
+        observation.statuses = statuses;
+        observation
+    }
+
+    fn assemble(
+        &mut self,
+        pods: &BTreeMap<Name, SimPod>,
+        claims: &BTreeMap<Name, SimClaim>,
+        live: bool,
+    ) -> Observation {
+        let gone = |name: &&Name| !pods.contains_key(*name);
+        let last_nodes = self.memory.nodes.iter().filter(|(name, _)| gone(name));
+        Observation {
+            recorded: self.recorded.clone(),
+            pods: pods.iter().map(|(name, pod)| self.pod_seen(name, pod)).collect(),
+            claims: claims
+                .iter()
+                .map(|(name, c)| Claim { name: name.clone(), uid: c.uid.clone(), deleting: c.deleting })
+                .collect(),
+            live,
+            headless_service: self.headless_service,
+            client_service: self.client_service,
+            budget: self.budget,
+            members: Read::Unknown(String::new()),
+            hearsay: Vec::new(),
+            statuses: BTreeMap::new(),
+            alarms: Read::Known(Vec::new()),
+            image_checks: self.image_checks.clone(),
+            hash_checks: self.memory.hash_checks.clone(),
+            heard: self.memory.heard.clone(),
+            leaderless_since: self.memory.leaderless_since,
+            last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
+            just_added: self.memory.just_added.clone(),
+            fresh_names: (1..=7).map(|n| Name(format!("m{}", self.made + n))).collect(),
+        }
+    }
+
+    fn pod_seen(&self, name: &Name, pod: &SimPod) -> Pod {
+        let (phase, waiting, updated) = match &pod.process {
+            _ if pod.failed => (PodPhase::Failed, None, true),
+            _ if pod.node.is_none() => (PodPhase::Pending, None, true),
+            Process::Down => (PodPhase::Pending, Some("ContainerCreating".to_owned()), true),
+            Process::Waiting(reason) => (PodPhase::Running, Some(reason.clone()), true),
+            Process::Up { version, .. } => (PodPhase::Running, None, *version == pod.version),
+        };
+        let node = pod.node.as_ref().map(|node| Node { name: node.clone(), state: self.node_state(node) });
+        let peers = match &pod.arms {
+            Arms::New { .. } => vec![name.clone()],
+            Arms::Existing { peers } => peers.iter().cloned().collect(),
+            Arms::Disarmed => Vec::new(),
+        };
+        Pod {
+            name: name.clone(),
+            uid: pod.uid.clone(),
+            phase,
+            node,
+            repository: pod.repository.clone(),
+            version: pod.version,
+            armed: pod.arms != Arms::Disarmed,
+            peers,
+            serving: pod.serving,
+            ready: phase == PodPhase::Running && waiting.is_none(),
+            waiting,
+            deleting: pod.deleting,
+            template: pod.template.clone(),
+            claim: pod.claim.clone(),
+            created: pod.created,
+            changed: pod.changed,
+            updated,
+        }
+    }
+
+    fn ask(&self, name: &Name, glitch: &Glitch) -> Read<Status> {
+        let silent = || Read::Unknown("no answer".to_owned());
+        let (Some(version), Some(disk)) = (self.up(name), self.disk(name)) else { return silent() };
+        let speaks =
+            matches!(self.pods.get(name).map(|pod| &pod.process), Some(Process::Up { speaks: true, .. }));
+        let Some(cluster) = self.clusters.get(&disk.cluster) else { return silent() };
+        let foreign = self.recorded.cluster.is_some_and(|recorded| recorded != disk.cluster);
+        let Some(member) = cluster.member(disk.member) else { return silent() };
+        if !speaks || foreign || glitch.deaf.contains(name) {
+            return silent();
+        }
+        Read::Known(Status {
+            cluster: disk.cluster,
+            member: disk.member,
+            version,
+            leader: cluster.leader,
+            term: cluster.term,
+            raft_index: disk.index,
+            applied_index: disk.index,
+            db_size: 1,
+            quota: 100,
+            learner: member.learner,
+        })
+    }
+
+    /// Any process tells, on its peer port, also without a quorum.
+    fn hearsay(&self, cluster: Option<ClusterId>, glitch: &Glitch) -> Vec<Member> {
+        let Some((id, cluster)) = cluster.and_then(|id| self.clusters.get_key_value(&id)) else {
+            return Vec::new();
+        };
+        let tells =
+            |member: &Member| !glitch.deaf.contains(&member.name) && self.member_up(*id, member).is_some();
+        if cluster.members.iter().any(tells) { cluster.members.clone() } else { Vec::new() }
+    }
+
+    fn remember(
+        &mut self,
+        members: &Read<Vec<Member>>,
+        hearsay: &[Member],
+        statuses: &BTreeMap<Name, Read<Status>>,
+    ) {
+        let now = self.now;
+        for member in hearsay {
+            self.memory.heard.entry(member.name.clone()).or_insert(now);
+        }
+        for name in statuses.iter().filter(|(_, status)| status.known().is_some()).map(|(name, _)| name) {
+            self.memory.heard.insert(name.clone(), now);
+        }
+        let mut answers = statuses.values().filter_map(Read::known).peekable();
+        let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
+        let since = leaderless.then(|| self.memory.leaderless_since.unwrap_or(now));
+        self.memory.leaderless_since = since;
+        if let Read::Known(members) = members {
+            let listed: BTreeSet<MemberId> = members.iter().map(|member| member.id).collect();
+            self.memory.just_added.retain(|id| listed.contains(id));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The operator: observe, plan with the real planner, apply. It may crash after any step.
+
+use super::observe::Glitch;
+use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
+use crate::ids::{Name, Uid};
+use crate::observation::{Check, HashCheck, ImageCheck};
+use crate::plan::{Plan, plan};
+use crate::spec::Storage;
+use crate::step::Step;
+use crate::version::Version;
+
+/// How one round went.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Round {
+    pub plan: Plan,
+    /// How many steps were carried out.
+    pub done: usize,
+    /// Why the round ended early, if it did.
+    pub failed: Option<String>,
+}
+
+impl World {
+    /// One reconcile. With `crash_after`, the process dies after that many steps and forgets.
+    pub fn reconcile(&mut self, glitch: &Glitch, crash_after: Option<usize>) -> Round {
+        let seen = self.observe(false, glitch);
+        let mut next = plan(&self.spec, &seen, self.now);
+        let mut seen = seen;
+        if next.actions.iter().any(|action| action.step == Step::ListLive) {
+            seen = self.observe(true, glitch);
+            next = plan(&self.spec, &seen, self.now);
+        }
+        self.judge(&seen, &next);
+        let steps: Vec<_> = next.actions.iter().map(|action| action.step.clone()).collect();
+        let mut round = Round { plan: next, done: 0, failed: None };
+        for step in &steps {
+            if crash_after.is_some_and(|limit| round.done >= limit) {
+                break;
+            }
+            self.judge_step(step);
+            if let Err(reason) = self.apply(step) {
+                round.failed = Some(reason);
+                break;
+            }
+            round.done += 1;
+        }
+        if crash_after.is_some() {
+            self.memory = Memory::default();
+        } else {
+            self.write_status(&round.plan);
+        }
+        round
+    }
+
+    fn write_status(&mut self, plan: &Plan) {
+        let voters = plan.report.voters.clone();
+        let version = plan.report.current_version.or(self.recorded.version);
+        if (&self.recorded.voters, &self.recorded.version) != (&voters, &version) {
+            self.recorded.voters = voters;
+            self.recorded.version = version;
+            self.writes += 1;
+        }
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), String> {
+        let etcd_refused = |refused: super::Refused| refused.0.to_owned();
+        match step {
+            Step::ListLive => Ok(()),
+            Step::AddMember { name, learner } => {
+                let id = self.add_member(name, *learner).map_err(etcd_refused)?;
+                self.memory.just_added.insert(id);
+                Ok(())
+            }
+            Step::Promote { id, .. } => self.promote(*id).map_err(etcd_refused),
+            Step::RemoveMember { id, .. } => self.remove_member(*id).map_err(etcd_refused),
+            Step::MoveLeader { from, to } => self.move_leader(*from, *to).map_err(etcd_refused),
+            Step::CompareHash { member, version, .. } => {
+                let (member, version) = (member.clone(), *version);
+                self.memory.hash_checks.push(HashCheck { member, version, outcome: Check::Passed });
+                Ok(())
+            }
+            written => {
+                self.writes += 1;
+                self.apply_write(written)
+            }
+        }
+    }
+
+    fn apply_write(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::RecordSeed { name } => self.recorded.seed = Some(name.clone()),
+            Step::RecordCluster { id } => self.recorded.cluster = Some(*id),
+            Step::EnsureHeadlessService => self.headless_service = true,
+            Step::EnsureClientService => self.client_service = true,
+            Step::SetBudget { min_available } => self.budget = Some(*min_available),
+            Step::CreateSeed { name, version } => {
+                let token = self.next_number();
+                self.create_pod(name, *version, Arms::New { token }, None)?;
+            }
+            Step::CreateMember { id, name, version, peers } => {
+                self.memory.just_added.remove(id);
+                let peers = peers.iter().map(|peer| peer.name.clone()).collect();
+                self.create_pod(name, *version, Arms::Existing { peers }, None)?;
+            }
+            Step::ResumeMember { name, version, claim } => {
+                self.create_pod(name, *version, Arms::Disarmed, Some(claim))?;
+            }
+            Step::MarkPod { name, uid, disarm, serve } => {
+                let pod = self.pod_of(name, uid)?;
+                if *disarm {
+                    pod.arms = Arms::Disarmed;
+                }
+                pod.serving |= *serve;
+            }
+            Step::PatchImage { name, uid, version } => {
+                let (now, repository) = (self.now, self.spec.repository.clone());
+                let pod = self.pod_of(name, uid)?;
+                pod.version = *version;
+                pod.repository = repository;
+                pod.changed = now;
+            }
+            Step::DeletePod { name, uid } => self.pod_of(name, uid)?.deleting = true,
+            Step::DeleteClaim { name, uid } => {
+                let claim = self.claims.get_mut(name).filter(|claim| claim.uid == *uid);
+                claim.ok_or("no such claim")?.deleting = true;
+            }
+            Step::CheckImage { version, node } => {
+                let uid = self.next_uid();
+                self.image_checks.push(ImageCheck {
+                    pod: Name(format!("check-{uid}")),
+                    uid,
+                    repository: self.spec.repository.clone(),
+                    version: *version,
+                    node: node.clone(),
+                    outcome: Check::Running,
+                    at: self.now,
+                });
+            }
+            Step::DropImageCheck { uid, .. } => self.image_checks.retain(|check| check.uid != *uid),
+            other => return Err(format!("{other:?} is no write")),
+        }
+        Ok(())
+    }
+
+    fn pod_of(&mut self, name: &Name, uid: &Uid) -> Result<&mut SimPod, String> {
+        self.pods
+            .get_mut(name)
+            .filter(|pod| pod.uid == *uid)
+            .ok_or_else(|| format!("no pod {name} of that UID"))
+    }
+
+    fn create_pod(
+        &mut self,
+        name: &Name,
+        version: Version,
+        arms: Arms,
+        claim: Option<&Uid>,
+    ) -> Result<(), String> {
+        if self.pods.contains_key(name) {
+            return Err(format!("pod {name} already exists"));
+        }
+        let claim = match (self.spec.storage, claim) {
+            (_, Some(uid)) => {
+                let held = self.claims.get(name).is_some_and(|held| held.uid == *uid && !held.deleting);
+                Some(held.then(|| uid.clone()).ok_or("the claim is gone")?)
+            }
+            (Storage::EmptyDir, None) => None,
+            (Storage::Persistent, None) => {
+                let uid = self.next_uid();
+                let fresh = SimClaim { uid, disk: None, deleting: false };
+                let existed = self.claims.contains_key(name);
+                self.writes += u32::from(!existed);
+                Some(self.claims.entry(name.clone()).or_insert(fresh).uid.clone())
+            }
+        };
+        let pod = SimPod {
+            uid: self.next_uid(),
+            node: None,
+            version,
+            repository: self.spec.repository.clone(),
+            arms,
+            serving: false,
+            template: self.spec.template.clone(),
+            claim,
+            disk: None,
+            deleting: false,
+            failed: false,
+            created: self.now,
+            changed: self.now,
+            process: Process::Down,
+        };
+        self.pods.insert(name.clone(), pod);
+        Ok(())
+    }
+}

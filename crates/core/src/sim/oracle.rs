@@ -1,0 +1,108 @@
+//! The laws, judged against the truth that the operator cannot see.
+
+use super::world::World;
+use crate::ids::{ClusterId, Name};
+use crate::observation::{Observation, Read};
+use crate::plan::Plan;
+use crate::quorum::quorum;
+use crate::step::Step;
+
+impl World {
+    /// Laws about a plan as a whole and about what it rests on.
+    pub(super) fn judge(&mut self, seen: &Observation, plan: &Plan) {
+        let steps: Vec<_> = plan.actions.iter().map(|action| &action.step).collect();
+        let changes: Vec<_> = steps.iter().filter(|step| step.changes_membership()).collect();
+        let learners = changes.iter().all(|step| matches!(step, Step::AddMember { learner: true, .. }));
+        self.law(changes.len() <= 1 || learners, || format!("two membership changes at once: {changes:?}"));
+        let blind = matches!(seen.members, Read::Unknown(_));
+        self.law(!blind || changes.is_empty(), || {
+            format!("membership changed on an unknown list: {changes:?}")
+        });
+        for step in steps {
+            self.law(seen.live || !step.is_destructive(), || format!("{step:?} rests on a cache"));
+            let touched = match step {
+                Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
+                    seen.pods.iter().find(|pod| pod.name == *name)
+                }
+                _ => None,
+            };
+            let idle = touched.is_none_or(|pod| !pod.running());
+            let deletes_claim = matches!(step, Step::DeleteClaim { .. });
+            let early = seen.recorded.cluster.is_none();
+            self.law(!blind || early || (idle && !deletes_claim), || format!("{step:?} on an unknown list"));
+            let seeds = matches!(step, Step::CreateSeed { .. } | Step::RecordSeed { .. });
+            self.law(early || !seeds, || format!("{step:?} with an ID recorded"));
+        }
+    }
+
+    /// Laws about one step, just before it is carried out.
+    pub(super) fn judge_step(&mut self, step: &Step) {
+        let Some(id) = self.recorded.cluster else { return };
+        let (voters, copies) = (self.voter_names(id), self.whole_copies(id));
+        let up = self.up_voters(id);
+        let goes = match step {
+            Step::DeletePod { name, .. }
+            | Step::PatchImage { name, .. }
+            | Step::RemoveMember { name, .. } => name,
+            Step::DeleteClaim { name, .. } => {
+                self.law(!copies.contains(name) || copies.len() > 1, || {
+                    format!("{step:?} deletes the last copy")
+                });
+                self.law(!voters.contains(name), || format!("{step:?} deletes the data of a member"));
+                return;
+            }
+            _ => return,
+        };
+        if !voters.contains(goes) {
+            return;
+        }
+        let itself_up = self.pods.contains_key(goes) && self.up(goes).is_some();
+        let others_up = up - usize::from(itself_up);
+        let left = if matches!(step, Step::RemoveMember { .. }) { voters.len() - 1 } else { voters.len() };
+        let removes = left < voters.len();
+        let excepted = !removes && voters.len() <= 2;
+        let held = up >= quorum(voters.len());
+        self.law(!held || excepted || others_up >= quorum(left), || {
+            format!("{step:?} goes below quorum: {others_up} of {left} would be up")
+        });
+        let outlives = self.claims.get(goes).is_some_and(|claim| !claim.deleting);
+        let keeps_data = matches!(step, Step::PatchImage { .. }) || (!removes && outlives);
+        self.law(keeps_data || copies != [goes.clone()], || {
+            format!("{step:?} takes the last copy of the data")
+        });
+    }
+
+    fn voter_names(&self, id: ClusterId) -> Vec<Name> {
+        let voters = self.clusters.get(&id).into_iter().flat_map(|cluster| cluster.voters());
+        voters.map(|voter| voter.name.clone()).collect()
+    }
+
+    /// Voters whose disk holds every acknowledged write.
+    pub(super) fn whole_copies(&self, id: ClusterId) -> Vec<Name> {
+        let Some(cluster) = self.clusters.get(&id) else { return Vec::new() };
+        let whole = |name: &Name| {
+            let claim = self.claims.get(name).and_then(|claim| claim.disk.as_ref());
+            let disk = self.disk(name).or(claim);
+            disk.is_some_and(|disk| disk.cluster == id && disk.index >= cluster.committed && !disk.corrupt)
+        };
+        cluster.voters().map(|voter| voter.name.clone()).filter(whole).collect()
+    }
+
+    /// Whether enough voters still have readable data to ever agree again.
+    pub fn recoverable(&self) -> bool {
+        let Some(id) = self.recorded.cluster else { return true };
+        let Some(cluster) = self.clusters.get(&id) else { return false };
+        let with_data = |name: &Name| {
+            let claim =
+                self.claims.get(name).filter(|claim| !claim.deleting).and_then(|claim| claim.disk.as_ref());
+            let pod = self.pods.get(name).filter(|pod| pod.claim.is_none() && !pod.failed && !pod.deleting);
+            let disk = pod.and_then(|pod| pod.disk.as_ref()).or(claim);
+            disk.is_some_and(|disk| disk.cluster == id && !disk.corrupt)
+        };
+        let voters = cluster.voters().count();
+        let unstarted_second =
+            voters == 2 && cluster.voters().any(|voter| !cluster.voted.contains(&voter.id));
+        let able = cluster.voters().filter(|voter| with_data(&voter.name)).count();
+        able + usize::from(unstarted_second) >= quorum(voters)
+    }
+}
