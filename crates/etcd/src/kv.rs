@@ -1,14 +1,14 @@
 //! Keys and values: for tests, the traffic client and the proofs of freshness.
 
 use crate::member::Ask;
-pub use crate::proto::etcdserverpb::{
-    Compare, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
-};
 use crate::proto::etcdserverpb::{
     self as pb,
     compare::{CompareResult, CompareTarget, TargetUnion},
     kv_client::KvClient,
     request_op::Request,
+};
+pub use crate::proto::etcdserverpb::{
+    Compare, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
 pub use crate::proto::mvccpb::KeyValue;
 use crate::{Error, Member, Result};

@@ -128,7 +128,8 @@ impl Member {
     pub async fn defragment(&self) -> Result<()> {
         self.status().await?;
         let mut client = MaintenanceClient::new(self.channel.clone());
-        self.call_unsigned(Ask::Local(pb::DefragmentRequest {}), |request| client.defragment(request)).await?;
+        self.call_unsigned(Ask::Local(pb::DefragmentRequest {}), |request| client.defragment(request))
+            .await?;
         Ok(())
     }
 

@@ -223,7 +223,9 @@ fn free_address() -> io::Result<Ipv4Addr> {
     for _ in 0..TRIES {
         let [_, a, b, c] = rand::random::<u32>().to_be_bytes();
         let ip = Ipv4Addr::new(127, a | 0b1100_0000, b, c);
-        if c != 0 && c != 255 && [CLIENT_PORT, PEER_PORT].iter().all(|&port| TcpListener::bind((ip, port)).is_ok())
+        if c != 0
+            && c != 255
+            && [CLIENT_PORT, PEER_PORT].iter().all(|&port| TcpListener::bind((ip, port)).is_ok())
         {
             return Ok(ip);
         }

@@ -103,11 +103,8 @@ impl Fake {
     pub async fn start_at(address: SocketAddr, beliefs: Beliefs) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let shared = Shared(Arc::new(Mutex::new(Inner {
-            beliefs,
-            script: BTreeMap::new(),
-            calls: Vec::new(),
-        })));
+        let shared =
+            Shared(Arc::new(Mutex::new(Inner { beliefs, script: BTreeMap::new(), calls: Vec::new() })));
         let incoming = TcpListenerStream::new(listener);
         let (alive, dropped) = oneshot::channel::<()>();
         let end = async { drop(dropped.await) };

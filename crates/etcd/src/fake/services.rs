@@ -1,8 +1,8 @@
 //! Etcd's services, answered from the fake's beliefs.
 
 use super::{Beliefs, Needs, Shared};
-use crate::capabilities::Capabilities;
 use crate::Listed;
+use crate::capabilities::Capabilities;
 use crate::proto::etcdserverpb::{
     self as pb,
     alarm_request::AlarmAction,
@@ -263,9 +263,7 @@ impl Maintenance for Shared {
                 return Err(unknown_method());
             }
             if request.get_ref().revision > beliefs.revision {
-                return Err(Status::out_of_range(
-                    "etcdserver: mvcc: required revision is a future revision",
-                ));
+                return Err(Status::out_of_range("etcdserver: mvcc: required revision is a future revision"));
             }
             Ok(pb::HashKvResponse {
                 header: header(beliefs),

@@ -144,9 +144,8 @@ fn broken(promise: &Promise, found: Option<&KeyValue>) -> Option<String> {
     } else {
         found.mod_revision == promise.revision && found.value == promise.value
     };
-    (!kept).then(|| {
-        format!("{} became {:?} at revision {}", promised(), text(&found.value), found.mod_revision)
-    })
+    (!kept)
+        .then(|| format!("{} became {:?} at revision {}", promised(), text(&found.value), found.mod_revision))
 }
 
 /// Etcd numbers its states. Whatever began after an answer came must see that answer's state or a later one,
@@ -182,7 +181,8 @@ fn longest_pause(started: Instant, answered: &[Answered]) -> Duration {
 fn latencies(answered: &[Answered]) -> Latencies {
     let mut all: Vec<Duration> = answered.iter().map(|one| one.ended - one.began).collect();
     all.sort();
-    let at = |percent: usize| all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
+    let at =
+        |percent: usize| all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
     Latencies { median: at(50), p99: at(99), longest: at(100) }
 }
 
@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn a_promise_is_kept_only_by_its_value_or_one_that_may_have_come_later() {
         let promise = Promise { value: b"new".into(), revision: 7, maybe: vec![b"newer".into()] };
-        let found = |value: &[u8], mod_revision| KeyValue { value: value.into(), mod_revision, ..Default::default() };
+        let found =
+            |value: &[u8], mod_revision| KeyValue { value: value.into(), mod_revision, ..Default::default() };
         assert_eq!(broken(&promise, Some(&found(b"new", 7))), None);
         assert_eq!(broken(&promise, Some(&found(b"newer", 9))), None);
         assert!(broken(&promise, Some(&found(b"else", 9))).is_some());

@@ -5,6 +5,10 @@ use etcd::process::{Bootstrap, Place, eventually};
 use etcd::{Error, Listed, Member, Status};
 use lab::programs::EtcdVersion;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Lets etcd change its membership before all voters have been connected for 5 s.
+pub const PROMPT: &str = "--strict-reconfig-check=false";
 
 pub struct Cluster {
     pub places: Vec<Place>,
@@ -33,7 +37,7 @@ impl Cluster {
     }
 
     pub fn member(&self, index: usize) -> Member {
-        self.places[index].member().unwrap()
+        self.places[index].member().unwrap().with_deadline(Duration::from_secs(2))
     }
 
     pub async fn status(&self, index: usize) -> Status {
@@ -55,7 +59,7 @@ impl Cluster {
         let place = Place::new(name).unwrap();
         let first = self.member(0);
         let added = eventually("the member is added", SOON, async || {
-            match first.add_member(vec![place.peer_url()], learner).await {
+            match settled(async || first.add_member(vec![place.peer_url()], learner).await).await {
                 Err(error) if !error.is_wait() => panic!("{error}"),
                 added => added,
             }
@@ -86,5 +90,15 @@ impl Cluster {
 
     pub fn endpoints(&self) -> Vec<String> {
         self.places.iter().map(|place| place.client().to_string()).collect()
+    }
+}
+
+/// A change that arrives while the one before is not applied yet is dropped by etcd, and its caller waits in vain.
+pub async fn settled<T>(mut change: impl AsyncFnMut() -> etcd::Result<T>) -> etcd::Result<T> {
+    loop {
+        match change().await {
+            Err(Error::TimedOut) => {}
+            answer => return answer,
+        }
     }
 }

