@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 use crate::layout::{self, MAX_NODES, state_root};
 use crate::process::run;
 
@@ -53,6 +53,18 @@ fn kernel() -> Result<()> {
         && !Path::new("/sys/fs/cgroup/memory").exists()
     {
         return missing("cgroups", "resource limits of pods");
+    }
+    Ok(())
+}
+
+/// Every kubelet and containerd watches dozens of files; Debian's limit is met by three labs, and then containerd loses its CRI.
+pub fn raise_limits() -> Result<()> {
+    for (file, needed) in [("max_user_instances", 4096), ("max_user_watches", 524_288)] {
+        let path = Path::new("/proc/sys/fs/inotify").join(file);
+        let now: u64 = fs::read_to_string(&path).at(&path)?.trim().parse().unwrap_or(0);
+        if now < needed {
+            fs::write(&path, needed.to_string()).at(&path)?;
+        }
     }
     Ok(())
 }

@@ -111,6 +111,7 @@ async fn bring_up(lab: &Lab, options: &Options, cache: &Path, steps: &Steps) -> 
     steps.say("programs");
     programs.ensure(&options.programs())?;
     steps.say("certificates and network");
+    preflight::raise_limits()?;
     pki::ensure(layout)?;
     net::ensure(layout)?;
     lab.mend()?;
