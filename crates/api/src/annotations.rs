@@ -18,3 +18,8 @@ pub const STATE_EXISTING: &str = "existing";
 /// [`INITIAL_CLUSTER`] of a member that has started. A member with data ignores it; one whose data was wiped does not
 /// find its own name in it and exits, instead of making a second cluster.
 pub const DISARMED: &str = "data-lost=http://data-lost.invalid:2380";
+
+/// Whether the operator alone may set this annotation on pods.
+pub fn is_reserved(key: &str) -> bool {
+    key == VERSION || key.starts_with("etcd.database.coreos.com/")
+}

@@ -48,6 +48,11 @@ pub fn member(labels: &Labels) -> Option<&str> {
     labels.get(NODE).filter(|_| of_etcd).map(String::as_str)
 }
 
+/// Whether the operator alone may set this label on pods.
+pub fn is_reserved(key: &str) -> bool {
+    key == APP || key.starts_with("etcd_") || key.starts_with("etcd.database.coreos.com/")
+}
+
 /// Whether these labels let clients reach the pod.
 pub fn is_serving(labels: &Labels) -> bool {
     labels.get(SERVING).is_some_and(|value| value == SERVING_TRUE)

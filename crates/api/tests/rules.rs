@@ -1,7 +1,9 @@
 //! The CEL rules of the CRD, one by one: what passes, and what the refusal says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // every line here is a test
 
-use api::crd::etcd_cluster_crd;
+use std::{fs, path::Path};
+
+use api::{EtcdCluster, crd::etcd_cluster_crd};
 use kube::core::cel::{ValidationErrors, Validator};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -64,6 +66,16 @@ fn volume(storage: &str) -> Value {
 fn every_rule_compiles() {
     let compiled = kube::core::cel::compile_schema(&schema());
     assert!(!compiled.has_errors(), "{:?}", compiled.compilation_errors());
+}
+
+#[rstest]
+#[case("example/example-etcd-cluster.yaml")]
+#[case("example/ch03/etcd-cluster-cr.yaml")]
+fn accepts_the_examples(#[case] path: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let example: EtcdCluster = serde_saphyr::from_str(&fs::read_to_string(root.join(path)).unwrap()).unwrap();
+    let example = serde_json::to_value(example).unwrap();
+    Validator::new().validate(&schema(), &example, None).unwrap();
 }
 
 #[rstest]

@@ -15,7 +15,7 @@ use super::is_false;
 pub const DEFAULT_BUSYBOX_IMAGE: &str = "busybox:1.28.0-glibc";
 
 /// How the pods of the members are made. An edit is rolled out one member at a time: with a volume the member's pod is
-/// made anew on its data, without one the member is replaced. Labels and annotations change in place.
+/// made anew on its data, without one the member is replaced.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPolicy {
@@ -94,7 +94,7 @@ pub struct PodPolicy {
     pub persistent_volume_claim_retention_policy: Option<RetentionPolicy>,
 
     /// Image of the init container that waits for the pod's name in DNS; it needs a shell and nslookup. Default:
-    /// busybox:1.28.0-glibc.
+    /// busybox:1.28.0-glibc. An edit is for new pods.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub busybox_image: String,
 
