@@ -22,7 +22,7 @@ pub fn files() -> [(&'static str, CustomResourceDefinition); 2] {
     ]
 }
 
-fn finished(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+pub(crate) fn finished(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     for version in &mut crd.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {

@@ -9,6 +9,7 @@ pub mod crd;
 pub mod events;
 pub mod labels;
 pub mod names;
+pub mod nginx;
 pub mod v1beta2;
 
 pub use v1beta2::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};

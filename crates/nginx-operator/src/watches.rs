@@ -1,0 +1,145 @@
+//! When to reconcile: the caches, the changes that wake the loop, and the loop.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::nginx::{INSTANCE_LABEL, KIND, NginxOperator, Version};
+use futures::{Stream, StreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::runtime::controller::{Action, Config, Error};
+use kube::runtime::reflector::store::{Writer, WriterDropped};
+use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::{Controller, WatchStreamExt, predicates, watcher};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::operand::instance_of;
+use crate::reconcile::{Context, reconcile};
+use crate::source::{self, Scope};
+
+/// Reconciles at the same time.
+const CONCURRENCY: u16 = 8;
+/// Changes that come together are looked at together.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+
+/// What belongs to operands, kept by watches.
+pub struct Caches {
+    pub deployments: Store<Deployment>,
+    pub services: Store<Service>,
+    pub pods: Store<Pod>,
+}
+
+impl Caches {
+    /// Waits until each was filled once.
+    pub async fn ready(&self) -> Result<(), WriterDropped> {
+        self.deployments.wait_until_ready().await?;
+        self.services.wait_until_ready().await?;
+        self.pods.wait_until_ready().await
+    }
+}
+
+/// The loop for one version of the API, to be run with [`Loop::run`].
+pub struct Loop {
+    pub instances: Store<NginxOperator>,
+    pub caches: Caches,
+    controller: Controller<NginxOperator>,
+    version: Version,
+}
+
+impl Loop {
+    pub fn new(client: &Client, scope: &Scope, version: Version) -> Self {
+        let (instances, writer) = store();
+        let changes = source::watch(client, scope, version)
+            .reflect(writer)
+            .touched_objects()
+            // What we write ourselves, the status, is no news.
+            .predicate_filter(predicates::generation, Default::default());
+        let (deployments, deployment_writer) = store();
+        let (services, service_writer) = store();
+        let (pods, pod_writer) = store();
+        let controller = Controller::for_stream(changes, instances.clone())
+            .with_config(Config::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
+            .watches_stream(ours(client, scope, deployment_writer, |_| {}), instance::<Deployment>)
+            .watches_stream(ours(client, scope, service_writer, |_| {}), instance::<Service>)
+            .watches_stream(ours(client, scope, pod_writer, prune), instance::<Pod>);
+        Self { instances, caches: Caches { deployments, services, pods }, controller, version }
+    }
+
+    /// Runs until `stop`, or until the API server serves this version no more.
+    pub async fn run(self, context: Context, stop: CancellationToken) {
+        let Self { instances, controller, version, .. } = self;
+        let announce = announce(instances, context.scope.clone());
+        let results = controller.graceful_shutdown_on(stop.clone().cancelled_owned()).run(
+            reconcile,
+            |_, never: &Infallible, _| -> Action { match *never {} },
+            Arc::new(context),
+        );
+        let work = results.for_each(async |result| match result {
+            Ok(_) => {}
+            Err(Error::ObjectNotFound(object)) => debug!(%object, "gone before it was looked at"),
+            Err(Error::QueueError(error)) if source::is_gone(&error) => {
+                warn!(%version, "the API server serves no {KIND} of this version any more");
+                stop.cancel();
+            }
+            Err(error) => warn!(%error, "a watch broke; it is set up again"),
+        });
+        tokio::join!(work, async {
+            tokio::select! { () = announce => {} () = stop.cancelled() => {} }
+        });
+    }
+}
+
+/// Says how to begin where there is nothing to do.
+async fn announce(instances: Store<NginxOperator>, scope: Scope) {
+    if instances.wait_until_ready().await.is_err() {
+        return;
+    }
+    let namespace = scope.namespace().unwrap_or("any namespace");
+    match instances.len() {
+        0 => info!(
+            namespace,
+            "there is no {KIND} yet; create one: kubectl apply -f example/nginx/instance.yaml"
+        ),
+        count => info!(namespace, count, "looking after every {KIND}"),
+    }
+}
+
+/// Changes of what belongs to an operand.
+fn ours<K>(
+    client: &Client,
+    scope: &Scope,
+    writer: Writer<K>,
+    prune: fn(&mut K),
+) -> impl Stream<Item = watcher::Result<K>> + Send + use<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let config = watcher::Config::default().labels(INSTANCE_LABEL).streaming_lists();
+    watcher(scope.api::<K>(client), config)
+        .default_backoff()
+        .modify(move |object| {
+            object.managed_fields_mut().clear();
+            prune(object);
+        })
+        .reflect(writer)
+        .touched_objects()
+}
+
+/// A pod is asked for its name, its labels and how it is.
+fn prune(pod: &mut Pod) {
+    pod.spec = None;
+    pod.metadata.annotations = None;
+    pod.metadata.owner_references = None;
+}
+
+fn instance<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
+    let name = instance_of(&object)?;
+    Some(ObjectRef::new(name).within(&object.namespace()?))
+}
