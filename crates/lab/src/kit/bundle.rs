@@ -10,11 +10,14 @@ use kube::discovery::{Discovery, Scope, verbs};
 
 use super::TestNamespace;
 
+/// Where bundles go: `LAB_BUNDLES`, or a folder for temporary files.
+pub fn root() -> PathBuf {
+    std::env::var_os("LAB_BUNDLES").map_or_else(|| std::env::temp_dir().join("lab-bundles"), PathBuf::from)
+}
+
 /// Collects what it can and says where; a part that cannot be had is noted in its place, never an error on top of one.
 pub async fn collect(test: &TestNamespace<'_>) -> String {
-    let root = std::env::var_os("LAB_BUNDLES")
-        .map_or_else(|| std::env::temp_dir().join("lab-bundles"), PathBuf::from);
-    let folder = root.join(&test.name);
+    let folder = root().join(&test.name);
     if let Err(error) = fs::create_dir_all(&folder) {
         return format!("nowhere: {}: {error}", folder.display());
     }

@@ -6,6 +6,7 @@ mod watch;
 
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub use bundle::root as bundle_root;
 pub use namespace::TestNamespace;
 pub use watch::{gone, wait_for};
 

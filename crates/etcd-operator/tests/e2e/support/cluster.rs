@@ -1,0 +1,165 @@
+//! An EtcdCluster as its user sees it, and as its members really are.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::v1beta2::EtcdCluster;
+use etcd::traffic::{Config, Report, Traffic};
+use etcd::{Expect, Member};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use lab::kit::{TestNamespace, wait_for};
+use lab::wait::until;
+use serde_json::{Value, json};
+
+use super::{LIMIT, Outcome};
+
+pub struct Cluster<'a> {
+    pub test: &'a TestNamespace<'a>,
+    pub name: String,
+}
+
+impl<'a> Cluster<'a> {
+    /// Creates the EtcdCluster; `spec` as a user writes it. Retried until the CRD is there.
+    pub async fn create(test: &'a TestNamespace<'a>, name: &str, spec: Value) -> Outcome<Self> {
+        let object: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": name}, "spec": spec,
+        }))?;
+        let api: Api<EtcdCluster> = test.api();
+        until("the EtcdCluster CRD", LIMIT, async || {
+            match api.create(&PostParams::default(), &object).await {
+                Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(Err(refused.message)),
+                other => Ok(Ok(other.map(drop)?)),
+            }
+        })
+        .await?;
+        Ok(Self { test, name: name.to_owned() })
+    }
+
+    pub fn api(&self) -> Api<EtcdCluster> {
+        self.test.api()
+    }
+
+    pub fn pods_api(&self) -> Api<Pod> {
+        self.test.api()
+    }
+
+    pub async fn get(&self) -> Outcome<EtcdCluster> {
+        Ok(self.api().get(&self.name).await?)
+    }
+
+    /// A merge patch of the spec, as `kubectl patch` would send it.
+    pub async fn edit(&self, spec: Value) -> Outcome {
+        self.api().patch(&self.name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+        Ok(())
+    }
+
+    /// The member pods, image checks and the like left out.
+    pub async fn pods(&self) -> Outcome<Vec<Pod>> {
+        let selector = format!("etcd_cluster={},app=etcd", self.name);
+        Ok(self.pods_api().list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    pub async fn pod_names(&self) -> Outcome<BTreeSet<String>> {
+        Ok(self.pods().await?.iter().map(ResourceExt::name_any).collect())
+    }
+
+    /// Where the members answer clients, as `host:port`, reachable from this machine.
+    pub async fn endpoints(&self) -> Outcome<Vec<String>> {
+        let pods = self.pods().await?;
+        let ips = pods.iter().filter_map(|p| p.status.as_ref()?.pod_ip.clone());
+        Ok(ips.map(|ip| format!("{ip}:2379")).collect())
+    }
+
+    /// Waits until the status says `size` ready members of `version`, at rest, and etcd itself agrees.
+    pub async fn settled(&self, size: usize, version: &str) -> Outcome<EtcdCluster> {
+        let what = format!("to have {size} ready members of {version}");
+        let seen = wait_for(&self.api(), &self.name, LIMIT, &what, |c| {
+            let generation = c.metadata.generation;
+            c.status.as_ref().is_some_and(|s| {
+                s.members.ready.len() == size
+                    && s.members.unready.is_empty()
+                    && s.current_version == version
+                    && s.target_version.is_empty()
+                    && s.observed_generation == generation
+                    && s.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+            })
+        })
+        .await?;
+        until("etcd to agree with the status", LIMIT, async || {
+            Ok(self.agrees(size, version).await.map_err(|e| e.to_string()))
+        })
+        .await?;
+        Ok(seen)
+    }
+
+    /// All members are started voters of the version, healthy, and name the same members; pods and members are the same.
+    async fn agrees(&self, size: usize, version: &str) -> Outcome {
+        let pods = self.pods().await?;
+        let names = self.pod_names().await?;
+        let running = pods.iter().filter(|p| p.metadata.deletion_timestamp.is_none()).count();
+        if running != size || pods.len() != size {
+            return Err(format!("{} pods, {running} of them not going", pods.len()).into());
+        }
+        for endpoint in self.endpoints().await? {
+            let member = Member::connect(&endpoint, Expect::default())?;
+            member.health().await?;
+            let status = member.status().await?;
+            if status.version.to_string() != version || status.learner {
+                return Err(format!("{endpoint} is {status:?}").into());
+            }
+            let listed = member.members().await?;
+            if listed.iter().any(|m| m.learner)
+                || listed.iter().map(|m| m.name.clone()).collect::<BTreeSet<_>>() != names
+            {
+                return Err(format!("{endpoint} lists {listed:?}, the pods are {names:?}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients on all members, from now on. Endpoints follow the pods while they run.
+    pub async fn traffic(&self) -> Outcome<Load<'_>> {
+        let limit = Duration::from_secs(20 * 60);
+        let traffic = Traffic::start(self.endpoints().await?, Config { limit, ..Config::default() });
+        Ok(Load { cluster: self, traffic })
+    }
+}
+
+/// Traffic on a cluster.
+pub struct Load<'a> {
+    cluster: &'a Cluster<'a>,
+    traffic: Traffic,
+}
+
+impl Load<'_> {
+    /// Tells the clients which members there are now, as a client that follows the Service would know.
+    pub async fn follow(&self) -> Outcome {
+        self.traffic.set_endpoints(self.cluster.endpoints().await?);
+        Ok(())
+    }
+
+    /// Ends the traffic: no acknowledged write may be missing and no answer stale. Prints the longest pause.
+    pub async fn end(self) -> Outcome<Report> {
+        self.follow().await?;
+        let report = self.traffic.finish().await;
+        println!(
+            "{}: {} answers, {} writes, {} failed, longest pause {:.2} s",
+            self.cluster.name,
+            report.answered,
+            report.writes,
+            report.failures.len(),
+            report.longest_pause.as_secs_f64()
+        );
+        report.verify(&self.cluster.endpoints().await?).await?;
+        if report.violations.is_empty() { Ok(report) } else { Err(report.violations.join("; ").into()) }
+    }
+
+    /// As [`Self::end`], and not one request may have failed: what a cluster of three or more owes its clients.
+    pub async fn end_without_failure(self) -> Outcome<Report> {
+        let report = self.end().await?;
+        if report.failures.is_empty() { Ok(report) } else { Err(format!("{:?}", report.failures).into()) }
+    }
+}
