@@ -1,12 +1,11 @@
-//! Types of every custom resource, their CRDs, names, labels, conditions and reasons.
+//! Types of every custom resource, their CRDs, names, labels and annotations.
 //!
-//! Each kind of name that others may rely on lives in one module: [`labels`], [`annotations`], [`conditions`],
-//! [`events`] and [`names`]. The CRDs in `deploy/crds` are made from the types by `cargo run -p api --example crds`.
+//! Each kind of name that others may rely on lives in one module: [`labels`], [`annotations`] and [`names`]. The CRDs in
+//! `deploy/crds` are made from the types by `cargo run -p api --example crds -- .`.
 
 pub mod annotations;
 pub mod conditions;
 pub mod crd;
-pub mod events;
 pub mod labels;
 pub mod names;
 pub mod nginx;
