@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use kube::Client;
@@ -26,6 +27,8 @@ pub enum Fault {
     Cut,
     /// Requests arrive and are done; answers vanish.
     AnswersLost,
+    /// Requests arrive and are done at once; answers take this long.
+    AnswersSlow(Duration),
     /// Every request is refused.
     Refuse(u16),
 }
@@ -61,12 +64,14 @@ impl FakeApi {
                 match fault {
                     Fault::Cut => std::future::pending().await,
                     Fault::Refuse(code) => return Ok::<_, BoxError>(answer(status(code))),
-                    Fault::None | Fault::AnswersLost => {}
+                    Fault::None | Fault::AnswersLost | Fault::AnswersSlow(_) => {}
                 }
                 let body = body.collect_bytes().await?;
                 let done = api.handle(&parts.method, &path, serde_json::from_slice(&body).ok());
-                if fault == Fault::AnswersLost {
-                    std::future::pending().await
+                match fault {
+                    Fault::AnswersLost => std::future::pending().await,
+                    Fault::AnswersSlow(delay) => tokio::time::sleep(delay).await,
+                    _ => {}
                 }
                 Ok(answer(done))
             }

@@ -41,6 +41,7 @@ impl Election {
             api: Api::namespaced(client, &config.namespace),
             seen: None,
             must_read: true,
+            maybe_ours: false,
             failing: false,
             tenure: Tenure { current: None, sender, leading },
             config,
@@ -97,7 +98,7 @@ impl Tenure {
             tenure.end();
             self.leading.set(0);
             self.sender.send_replace(None);
-            info!(why, "stopped leading");
+            info!(lease = tenure.lease(), why, "stopped leading");
         }
     }
 }
@@ -114,6 +115,8 @@ struct Candidate {
     seen: Option<Seen>,
     /// Whether what we saw may be out of date, so that it must be read again before we write.
     must_read: bool,
+    /// Whether our name may stand in the record, also by a write whose answer we never saw.
+    maybe_ours: bool,
     failing: bool,
     tenure: Tenure,
 }
@@ -124,9 +127,8 @@ impl Candidate {
             () = stop.cancelled() => {}
             () = self.stand() => {}
         }
-        let led = self.tenure.current.is_some();
         self.tenure.end("stopping");
-        if led {
+        if self.maybe_ours {
             self.release().await;
         }
     }
@@ -176,6 +178,7 @@ impl Candidate {
             }
             let sent = Instant::now();
             self.must_read = true;
+            self.maybe_ours = true;
             match self.write(&claim(self.seen.as_ref(), &self.config, Timestamp::now())).await {
                 Ok(lease) => {
                     self.seen = Some(Seen::update(self.seen.take(), lease, Instant::now()));
@@ -195,7 +198,12 @@ impl Candidate {
         let before = self.seen.take();
         self.seen = lease.map(|lease| Seen::update(before, lease, Instant::now()));
         self.must_read = false;
+        self.maybe_ours = self.is_ours();
         Ok(())
+    }
+
+    fn is_ours(&self) -> bool {
+        self.seen.as_ref().and_then(Seen::holder) == Some(self.config.identity.holder())
     }
 
     async fn write(&self, lease: &Lease) -> Result<Lease, kube::Error> {
@@ -223,10 +231,7 @@ impl Candidate {
             if self.must_read {
                 self.read().await?;
             }
-            let Some(seen) = &self.seen else { return Ok(()) };
-            if seen.holder() != Some(self.config.identity.holder()) {
-                return Ok(());
-            }
+            let Some(seen) = self.seen.as_ref().filter(|_| self.is_ours()) else { return Ok(()) };
             match self.write(&released(seen, Timestamp::now())).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => self.must_read = true,
                 other => return other.map(|_| ()),

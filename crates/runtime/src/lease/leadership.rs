@@ -69,6 +69,10 @@ impl Leadership {
         Client::new(service, client.default_namespace())
     }
 
+    pub(super) fn lease(&self) -> &str {
+        &self.0.lease
+    }
+
     pub(super) fn valid_until(&self) -> Instant {
         *self.0.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }

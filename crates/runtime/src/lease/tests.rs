@@ -272,6 +272,43 @@ async fn a_stop_ends_the_tenure_and_hands_the_lease_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_counts_from_when_it_was_sent() {
+    let api = FakeApi::default();
+    let a = start(&api, config("a"));
+    let leadership = acquired(&a, Duration::from_secs(1)).await;
+    a.line.set(Fault::AnswersSlow(Duration::from_secs(4)));
+    // The last renewal is seen by others at once, and answered seconds later; then the line is cut.
+    let renewed = stored(&api).renew_time;
+    while stored(&api).renew_time == renewed {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let sent = Instant::now();
+    a.line.set(Fault::Cut);
+    leadership.lost().await;
+    let led = sent.elapsed();
+    assert!(led <= Duration::from_secs(10), "led for {led:?} after the last renewal was sent");
+    assert!(led >= Duration::from_secs(9), "the late answer did count: {led:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_the_middle_of_a_write_still_gives_the_lease_back() {
+    for leads_before in [true, false] {
+        let api = FakeApi::default();
+        let a = start(&api, config("a"));
+        if leads_before {
+            acquired(&a, Duration::from_secs(1)).await;
+        }
+        a.line.set(Fault::AnswersSlow(Duration::from_secs(1)));
+        let before = api.get(PATH);
+        while api.get(PATH) == before {
+            sleep(Duration::from_millis(10)).await;
+        }
+        a.election.stop().await;
+        assert_eq!(stored(&api).holder_identity.as_deref(), Some(""), "led before: {leads_before}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restarted_container_does_not_wait_for_its_own_pod() {
     let api = FakeApi::default();
     let of_pod = || Config { identity: Identity::new("pod", Some("uid")), ..config("pod") };

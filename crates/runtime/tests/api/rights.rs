@@ -49,8 +49,8 @@ fn subject(namespace: &str) -> Subject {
 async fn grant(admin: &Client, namespace: &str, rules: Vec<PolicyRule>) {
     let mut role = Role { rules: Some(rules), ..Role::default() };
     role.metadata.name = Some("op".into());
-    let roles: Api<Role> = Api::namespaced(admin.clone(), namespace);
-    roles.create(&PostParams::default(), &role).await.unwrap();
+    let api: Api<Role> = Api::namespaced(admin.clone(), namespace);
+    api.create(&PostParams::default(), &role).await.unwrap();
     let mut binding = RoleBinding {
         role_ref: reference("Role", "op"),
         subjects: Some(vec![subject(namespace)]),
@@ -64,8 +64,8 @@ async fn grant(admin: &Client, namespace: &str, rules: Vec<PolicyRule>) {
 async fn grant_everywhere(admin: &Client, namespace: &str, rules: Vec<PolicyRule>) {
     let mut role = ClusterRole { rules: Some(rules), ..ClusterRole::default() };
     role.metadata.name = Some(namespace.to_owned());
-    let roles: Api<ClusterRole> = Api::all(admin.clone());
-    roles.create(&PostParams::default(), &role).await.unwrap();
+    let api: Api<ClusterRole> = Api::all(admin.clone());
+    api.create(&PostParams::default(), &role).await.unwrap();
     let mut binding = ClusterRoleBinding {
         role_ref: reference("ClusterRole", namespace),
         subjects: Some(vec![subject(namespace)]),
