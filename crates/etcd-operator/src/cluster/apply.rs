@@ -140,7 +140,7 @@ impl Hands<'_> {
         match api.replace_status(&wanted.name_any(), &PostParams::default(), &wanted).await {
             Ok(written) => {
                 self.memory.reported = Some(tokio::time::Instant::now());
-                self.memory.own.cluster.object(written.clone());
+                self.memory.own.cluster.changed(written.clone());
                 *self.cluster = written;
                 Ok(Outcome::Done)
             }

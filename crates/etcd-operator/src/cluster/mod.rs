@@ -4,6 +4,7 @@
 //! round sees everything anew, asks `domain::plan` for the next step, takes it and says so in status. Members are
 //! polled off the Kubernetes API, so that a quiet cluster costs the API server nothing.
 
+mod agreed;
 mod apply;
 mod members;
 mod memory;

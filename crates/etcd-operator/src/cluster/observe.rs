@@ -15,6 +15,7 @@ use resources::{Cluster, ClusterError};
 use thiserror::Error;
 
 use super::Context;
+use super::agreed::agreed;
 use super::members::{self, Answers, Target};
 use super::memory::Memory;
 use super::pods;
@@ -71,6 +72,12 @@ pub async fn observe(
         statuses.entry(pod.name_any().into()).or_insert_with(silent);
     }
 
+    // At rest every member runs what the spec asks for, and there is nothing to go back to.
+    let wanted = cluster.spec.version().parse().ok();
+    let at_rest =
+        statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
+    let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
+
     let mut pods: Vec<Pod> = member_pods
         .iter()
         .map(|pod| pods::member(pod, memory.patched.get(&pod.uid().unwrap_or_default().into()).copied()))
@@ -124,6 +131,7 @@ pub async fn observe(
         just_added: memory.just_added.clone(),
         fresh_names: fresh_names(&key.name),
         recorded,
+        agreed,
         pods,
         live,
         members,
@@ -157,12 +165,12 @@ async fn objects(
     let pods: Api<v1::Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let claims: Api<Claim> = Api::namespaced(context.client.clone(), &key.namespace);
     let (pods, claims) = tokio::try_join!(pods.list(&ours), claims.list(&ours))?;
+    let pods: Vec<_> = pods.items.into_iter().map(Arc::new).collect();
+    let claims: Vec<_> = claims.items.into_iter().map(Arc::new).collect();
+    memory.own.pods.settle(&pods);
+    memory.own.claims.settle(&claims);
     memory.distrust = false;
-    Ok((
-        pods.items.into_iter().map(Arc::new).collect(),
-        claims.items.into_iter().map(Arc::new).collect(),
-        true,
-    ))
+    Ok((pods, claims, true))
 }
 
 fn belongs<K: ResourceExt>(object: &K, key: &Key) -> bool {

@@ -33,7 +33,7 @@ impl Hands<'_> {
     }
 
     fn service_written(&mut self, service: Service) -> Outcome {
-        self.memory.own.services.object(service);
+        self.memory.own.services.created(service);
         Outcome::Done
     }
 
@@ -41,7 +41,7 @@ impl Hands<'_> {
         let min_available = i32::try_from(min_available).unwrap_or(i32::MAX);
         let wanted = resources::pod_disruption_budget(&self.build()?, min_available);
         match self.server_side("SetBudget", &wanted).await? {
-            Ok(budget) => self.memory.own.budgets.object(budget),
+            Ok(budget) => self.memory.own.budgets.created(budget),
             Err(outcome) => return Ok(outcome),
         }
         Ok(Outcome::Done)
@@ -109,7 +109,7 @@ impl Hands<'_> {
     async fn create(&mut self, step: &'static str, pod: &Pod) -> Result<Outcome, ApplyError> {
         match self.api::<Pod>().create(&PostParams::default(), pod).await {
             Ok(created) => {
-                self.memory.own.pods.object(created);
+                self.memory.own.pods.created(created);
                 Ok(Outcome::Done)
             }
             Err(error) => refused(step, error),
@@ -134,7 +134,7 @@ impl Hands<'_> {
                 self.memory
                     .own
                     .claims
-                    .object(created.metadata.into_response_partial::<PersistentVolumeClaim>());
+                    .created(created.metadata.into_response_partial::<PersistentVolumeClaim>());
                 Ok(Ok(uid))
             }
             Err(error) => refused(step, error).map(Err),
@@ -176,7 +176,7 @@ impl Hands<'_> {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match self.api::<Pod>().patch(name.as_str(), &params, patch).await {
             Ok(patched) => {
-                self.memory.own.pods.object(patched);
+                self.memory.own.pods.changed(patched);
                 Ok(Outcome::Done)
             }
             Err(error) => refused(step, error),
@@ -193,9 +193,13 @@ impl Hands<'_> {
             Ok(answer) => {
                 // It ends in its own time; until then it shows as being deleted.
                 match answer.left().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
-                    Some(pod) => self.memory.own.pods.object(pod),
+                    Some(pod) => self.memory.own.pods.changed(pod),
                     None => self.memory.own.pods.gone(name.as_str(), uid.as_str()),
                 }
+                Ok(Outcome::Done)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.memory.own.pods.gone(name.as_str(), uid.as_str());
                 Ok(Outcome::Done)
             }
             Err(error) => refused(step, error),
@@ -206,9 +210,13 @@ impl Hands<'_> {
         match self.api::<Claim>().delete(name.as_str(), &only(uid)).await {
             Ok(answer) => {
                 match answer.left().filter(|claim| claim.metadata.deletion_timestamp.is_some()) {
-                    Some(claim) => self.memory.own.claims.object(claim),
+                    Some(claim) => self.memory.own.claims.changed(claim),
                     None => self.memory.own.claims.gone(name.as_str(), uid.as_str()),
                 }
+                Ok(Outcome::Done)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.memory.own.claims.gone(name.as_str(), uid.as_str());
                 Ok(Outcome::Done)
             }
             Err(error) => refused("DeleteClaim", error),

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::conditions::ConditionStatus;
 use api::v1beta2::EtcdCluster;
 use etcd::traffic::{Config, Report, Traffic};
 use etcd::{Expect, Member};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use lab::kit::{TestNamespace, wait_for};
 use lab::wait::until;
@@ -84,7 +85,7 @@ impl<'a> Cluster<'a> {
                     && s.current_version == version
                     && s.target_version.is_empty()
                     && s.observed_generation == generation
-                    && s.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+                    && s.conditions.iter().any(|c| c.type_ == "Ready" && c.status == ConditionStatus::True)
             })
         })
         .await?;

@@ -65,6 +65,8 @@ fn spawn(arguments: &[String], kubeconfig: &PathBuf, namespace: &str) -> Outcome
         .env("KUBECONFIG", kubeconfig)
         .env("MY_POD_NAMESPACE", namespace)
         .env("MY_POD_NAME", "operator-under-test")
+        // As in a pod: the process that follows need not wait for the lease of the one before.
+        .env("MY_POD_UID", namespace)
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()?;
