@@ -96,12 +96,15 @@ impl Error {
 
     /// A change may have been made although this error came back.
     pub fn outcome_unknown(&self) -> bool {
-        match self {
-            Self::Unreachable(_) | Self::TimedOut | Self::NoLeader | Self::BadAnswer(_) => true,
-            // Sent by etcd while a proposal was on its way, or by something between us and etcd.
-            Self::Other { .. } | Self::WrongIdentity { .. } => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::TimedOut
+                | Self::NoLeader
+                | Self::WrongIdentity { .. }
+                | Self::BadAnswer(_)
+                | Self::Other { .. }
+        )
     }
 
     pub(crate) fn of(status: &Status) -> Self {

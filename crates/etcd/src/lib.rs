@@ -3,7 +3,6 @@
 //! A [`Member`] talks to exactly one address, gives every call a deadline, and takes an answer only if it
 //! comes from the expected cluster and member: pod IPs are reused, and a wiped member keeps its address.
 
-mod capabilities;
 mod error;
 pub mod kv;
 mod lease;

@@ -1,9 +1,9 @@
 //! How a member is, and what can be done to it alone.
 
-use crate::kv::HEALTH_KEY;
+use crate::kv::{self, HEALTH_KEY};
 use crate::member::{Ask, Identity};
 use crate::proto::etcdserverpb::{
-    self as pb, alarm_request::AlarmAction, kv_client::KvClient, maintenance_client::MaintenanceClient,
+    self as pb, alarm_request::AlarmAction, maintenance_client::MaintenanceClient,
 };
 use crate::{Error, Member, Result};
 use domain::{Alarm, AlarmKind, MemberId, Version};
@@ -50,6 +50,16 @@ pub enum Freshness {
     AsIs,
 }
 
+impl Status {
+    /// Whether any member of the cluster has raised an alarm; not said before 3.4.
+    ///
+    /// Unlike [`Member::alarms`] this costs nothing: that one is agreed on and logged by all members.
+    pub fn alarmed(&self) -> Option<bool> {
+        (self.version >= Version::new(3, 4, 0))
+            .then(|| self.errors.iter().any(|error| error.contains("alarm:")))
+    }
+}
+
 impl Member {
     /// Answered by the member alone, learners included, without quorum too as long as it serves at all.
     pub async fn status(&self) -> Result<Status> {
@@ -74,13 +84,17 @@ impl Member {
 
     /// Proves, by a linearizable read, that there is a quorum and that this member has all that it agreed on.
     pub async fn health(&self) -> Result<()> {
-        let mut client = KvClient::new(self.channel.clone());
-        let ask = pb::RangeRequest { key: HEALTH_KEY.into(), count_only: true, ..Default::default() };
-        match self.call(Ask::Cluster(ask), |request| client.range(request)).await {
+        match self.revision().await {
             // Rights are looked at after the read was agreed on, so a refusal proves as much.
             Ok(_) | Err(Error::Denied(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The revision that this member has reached, with all that the cluster agreed on before the call.
+    pub async fn revision(&self) -> Result<i64> {
+        let any = kv::RangeRequest { key: HEALTH_KEY.into(), count_only: true, ..Default::default() };
+        kv::revision(self.range(any).await?.header)
     }
 
     /// Scans all keys: not on the leader, and rarely. From 3.3.
@@ -95,7 +109,7 @@ impl Member {
         })
     }
 
-    /// The alarms of all members.
+    /// The alarms of all members. Goes through the log of the whole cluster, as a write does.
     pub async fn alarms(&self) -> Result<Vec<Alarm>> {
         let ask = pb::AlarmRequest { action: AlarmAction::Get.into(), ..Default::default() };
         let answer = self.alarm(ask).await?;

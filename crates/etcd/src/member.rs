@@ -4,7 +4,7 @@ use crate::proto::etcdserverpb as pb;
 use crate::{Error, Result};
 use domain::{ClusterId, MemberId};
 use hyper_util::client::legacy::connect::HttpConnector;
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, time::Duration};
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, metadata::MetadataValue};

@@ -3,7 +3,6 @@
 //! Every change asks the member who it is before, in the same connection: an answer's header would tell too
 //! late that the change was made in somebody else's cluster.
 
-use crate::capabilities::Capabilities;
 use crate::member::Ask;
 use crate::proto::etcdserverpb::{
     self as pb, cluster_client::ClusterClient, maintenance_client::MaintenanceClient,
@@ -63,7 +62,7 @@ impl Member {
     /// member cannot know. Its own version is checked, since an older one would add a voter without a word.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<Listed> {
         let status = self.status().await?;
-        if learner && !Capabilities::of(status.version).learners {
+        if learner && !status.version.has_learners() {
             return Err(Error::Unsupported);
         }
         let mut client = ClusterClient::new(self.channel.clone());

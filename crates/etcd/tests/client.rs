@@ -1,5 +1,7 @@
 //! The client against a fake member: deadlines, identity, old versions, and what errors mean.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use domain::{Alarm, AlarmKind, ClusterId, MemberId, Version};
 use etcd::fake::{Beliefs, Fake, Reaction};
 use etcd::{Error, Expect, Freshness, Member};

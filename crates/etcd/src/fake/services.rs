@@ -2,7 +2,6 @@
 
 use super::{Beliefs, Needs, Shared};
 use crate::Listed;
-use crate::capabilities::Capabilities;
 use crate::proto::etcdserverpb::{
     self as pb,
     alarm_request::AlarmAction,
@@ -15,6 +14,7 @@ use crate::proto::etcdserverpb::{
 use crate::proto::mvccpb::KeyValue;
 use domain::{AlarmKind, MemberId};
 use futures::stream::{self, Iter};
+use prost::bytes::Bytes;
 use std::vec;
 use tonic::transport::server::{Router, Server};
 use tonic::{Request, Response, Status};
@@ -28,13 +28,13 @@ pub(super) fn router(shared: &Shared) -> Router {
         .add_service(MaintenanceServer::new(shared.clone()))
 }
 
-fn header(beliefs: &Beliefs) -> Option<pb::ResponseHeader> {
-    Some(pb::ResponseHeader {
+fn header(beliefs: &Beliefs) -> pb::ResponseHeader {
+    pb::ResponseHeader {
         cluster_id: beliefs.identity.cluster.0,
         member_id: beliefs.identity.member.0,
         revision: beliefs.revision,
         raft_term: beliefs.raft_term,
-    })
+    }
 }
 
 fn unknown_method() -> Status {
@@ -64,7 +64,7 @@ fn range(beliefs: &Beliefs, range: &pb::RangeRequest) -> pb::RangeResponse {
         .collect();
     let count = i64::try_from(kvs.len()).unwrap_or(i64::MAX);
     let kvs = if range.count_only { Vec::new() } else { kvs };
-    pb::RangeResponse { header: header(beliefs), kvs, more: false, count }
+    pb::RangeResponse { header: Some(header(beliefs)), kvs, more: false, count }
 }
 
 #[tonic::async_trait]
@@ -78,7 +78,7 @@ impl Kv for Shared {
     async fn put(&self, request: Request<pb::PutRequest>) -> Answer<pb::PutResponse> {
         let answer = |beliefs: &mut Beliefs| {
             put(beliefs, request.get_ref().clone());
-            Ok(pb::PutResponse { header: header(beliefs) })
+            Ok(pb::PutResponse { header: Some(header(beliefs)) })
         };
         self.react("Put", Needs::Quorum, &request, answer).await.map(Response::new)
     }
@@ -90,7 +90,7 @@ impl Kv for Shared {
         let answer = |beliefs: &mut Beliefs| {
             let deleted = beliefs.keys.remove(&request.get_ref().key).map_or(0, |_| 1);
             beliefs.revision += deleted;
-            Ok(pb::DeleteRangeResponse { header: header(beliefs), deleted })
+            Ok(pb::DeleteRangeResponse { header: Some(header(beliefs)), deleted })
         };
         self.react("DeleteRange", Needs::Quorum, &request, answer).await.map(Response::new)
     }
@@ -109,13 +109,13 @@ impl Kv for Shared {
                     _ => return Err(Status::unimplemented("the fake's transactions only put")),
                 }
             }
-            Ok(pb::TxnResponse { header: header(beliefs), succeeded, responses: Vec::new() })
+            Ok(pb::TxnResponse { header: Some(header(beliefs)), succeeded, responses: Vec::new() })
         };
         self.react("Txn", Needs::Quorum, &request, answer).await.map(Response::new)
     }
 
     async fn compact(&self, request: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
-        let answer = |beliefs: &mut Beliefs| Ok(pb::CompactionResponse { header: header(beliefs) });
+        let answer = |beliefs: &mut Beliefs| Ok(pb::CompactionResponse { header: Some(header(beliefs)) });
         self.react("Compact", Needs::Quorum, &request, answer).await.map(Response::new)
     }
 }
@@ -150,12 +150,16 @@ impl Cluster for Shared {
                 peer_urls: ask.peer_ur_ls.clone(),
                 client_urls: Vec::new(),
                 // As the real ones: who does not know learners ignores the wish.
-                learner: ask.is_learner && Capabilities::of(beliefs.version).learners,
+                learner: ask.is_learner && beliefs.version.has_learners(),
             };
             beliefs.raft_index += 1;
             beliefs.members.push(added.clone());
             let members = beliefs.members.iter().map(on_the_wire).collect();
-            Ok(pb::MemberAddResponse { header: header(beliefs), member: Some(on_the_wire(&added)), members })
+            Ok(pb::MemberAddResponse {
+                header: Some(header(beliefs)),
+                member: Some(on_the_wire(&added)),
+                members,
+            })
         };
         self.react("MemberAdd", Needs::Quorum, &request, answer).await.map(Response::new)
     }
@@ -167,7 +171,7 @@ impl Cluster for Shared {
         let answer = |beliefs: &mut Beliefs| {
             let id = find(beliefs, request.get_ref().id)?.id;
             beliefs.members.retain(|member| member.id != id);
-            Ok(pb::MemberRemoveResponse { header: header(beliefs) })
+            Ok(pb::MemberRemoveResponse { header: Some(header(beliefs)) })
         };
         self.react("MemberRemove", Needs::Quorum, &request, answer).await.map(Response::new)
     }
@@ -175,7 +179,7 @@ impl Cluster for Shared {
     async fn member_list(&self, request: Request<pb::MemberListRequest>) -> Answer<pb::MemberListResponse> {
         let answer = |beliefs: &mut Beliefs| {
             let members = beliefs.members.iter().map(on_the_wire).collect();
-            Ok(pb::MemberListResponse { header: header(beliefs), members })
+            Ok(pb::MemberListResponse { header: Some(header(beliefs)), members })
         };
         self.react("MemberList", Needs::Voter, &request, answer).await.map(Response::new)
     }
@@ -185,7 +189,7 @@ impl Cluster for Shared {
         request: Request<pb::MemberPromoteRequest>,
     ) -> Answer<pb::MemberPromoteResponse> {
         let answer = |beliefs: &mut Beliefs| {
-            if !Capabilities::of(beliefs.version).learners {
+            if !beliefs.version.has_learners() {
                 return Err(unknown_method());
             }
             let member = find(beliefs, request.get_ref().id)?;
@@ -193,7 +197,7 @@ impl Cluster for Shared {
                 return Err(Status::failed_precondition("etcdserver: can only promote a learner member"));
             }
             member.learner = false;
-            Ok(pb::MemberPromoteResponse { header: header(beliefs) })
+            Ok(pb::MemberPromoteResponse { header: Some(header(beliefs)) })
         };
         self.react("MemberPromote", Needs::Quorum, &request, answer).await.map(Response::new)
     }
@@ -228,7 +232,7 @@ impl Maintenance for Shared {
     async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusResponse> {
         let answer = |beliefs: &mut Beliefs| {
             let mut status = pb::StatusResponse {
-                header: header(beliefs),
+                header: Some(header(beliefs)),
                 version: beliefs.version.to_string(),
                 db_size: beliefs.db_size,
                 leader: beliefs.leader.map_or(0, |leader| leader.0),
@@ -259,14 +263,14 @@ impl Maintenance for Shared {
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Answer<pb::HashKvResponse> {
         let answer = |beliefs: &mut Beliefs| {
-            if !Capabilities::of(beliefs.version).hash_kv {
+            if !beliefs.version.has_hashes() {
                 return Err(unknown_method());
             }
             if request.get_ref().revision > beliefs.revision {
                 return Err(Status::out_of_range("etcdserver: mvcc: required revision is a future revision"));
             }
             Ok(pb::HashKvResponse {
-                header: header(beliefs),
+                header: Some(header(beliefs)),
                 hash: beliefs.hash,
                 compact_revision: -1,
                 hash_revision: 0,
@@ -280,7 +284,7 @@ impl Maintenance for Shared {
     async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Answer<Self::SnapshotStream> {
         let answer = |beliefs: &mut Beliefs| Ok((beliefs.snapshot.clone(), beliefs.snapshot_cut));
         let (blobs, cut) = self.react("Snapshot", Needs::Voter, &request, answer).await?;
-        let mut remaining = blobs.iter().map(|blob| blob.len()).sum::<usize>() + cut;
+        let mut remaining = blobs.iter().map(Bytes::len).sum::<usize>() + cut;
         let pieces: Vec<_> = blobs
             .into_iter()
             .map(|blob| {
@@ -293,7 +297,7 @@ impl Maintenance for Shared {
 
     async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
         let answer = |beliefs: &mut Beliefs| {
-            if !Capabilities::of(beliefs.version).move_leader {
+            if !beliefs.version.moves_leader() {
                 return Err(unknown_method());
             }
             if beliefs.leader != Some(beliefs.identity.member) {

@@ -38,7 +38,7 @@ impl Default for Config {
             rate: 50,
             patience: Duration::from_secs(5),
             attempt: Duration::from_secs(1),
-            limit: Duration::from_secs(30 * 60),
+            limit: Duration::from_mins(30),
         }
     }
 }

@@ -4,7 +4,6 @@ use super::Config;
 use crate::kv::{RangeRequest, TxnRequest, last_changed_at, put_op, revision};
 use crate::{Error, Expect, Member, Result};
 use std::collections::{BTreeMap, HashMap};
-use std::future::Future;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -82,10 +81,10 @@ impl Writer {
                 () = stop.cancelled() => break,
                 _ = ticks.tick() => {}
             }
-            let (round, step) = (count / 3, count % 3);
+            let (round, turn) = (count / 3, count % 3);
             let key = format!("{}{round:08}", self.name).into_bytes();
             let value = format!("{}-{round}", self.number).into_bytes();
-            match step {
+            match turn {
                 0 => self.put(key, value).await,
                 1 => self.read(key).await,
                 _ => self.swap(value).await,

@@ -1,5 +1,7 @@
 //! How real etcd behaves, from 3.1 to 3.6, seen through this crate: the facts on which the planner's rules stand.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod cluster;
 mod identity;
 mod learners;
