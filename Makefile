@@ -9,6 +9,14 @@ LAB := target/debug/lab
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: demo
+demo: ## Show the etcd operator at work on a lab of its own (FAST=1: no pauses; root)
+	hack/demo.sh
+
+.PHONY: clean-demo
+clean-demo: lab ## Remove the demo's lab
+	$(LAB) down --name demo
+
 .PHONY: build
 build: ## Build all programs, as tests use them
 	cargo build --workspace --bins

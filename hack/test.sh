@@ -6,7 +6,7 @@ export RUST_BACKTRACE=0 LAB_TEST_NAME=${LAB_TEST_NAME:-test} LAB_BUNDLES=${LAB_B
 log=$(mktemp); shares=$(mktemp); passed=0 failed=0 broken=()
 
 finish() {
-  target/debug/lab down --name "$LAB_TEST_NAME" >/dev/null 2>&1
+  for name in "$LAB_TEST_NAME" "${LAB_TEST_NAME}api"; do target/debug/lab down --name "$name" >/dev/null 2>&1; done
   rm -f "$log" "$shares"
 }
 trap finish EXIT
@@ -38,7 +38,7 @@ suite "build" cargo build --workspace --bins
 suite "licences and sources" make -s deny
 suite "clippy" make -s clippy
 # What an earlier run left behind, whatever became of its processes.
-target/debug/lab down --name "$LAB_TEST_NAME"
+for name in "$LAB_TEST_NAME" "${LAB_TEST_NAME}api"; do target/debug/lab down --name "$name"; done
 suite "lab up" target/debug/lab up --name "$LAB_TEST_NAME"
 if [ ${#broken[@]} -eq 0 ]; then
   suite "tests" cargo test --workspace --no-fail-fast
