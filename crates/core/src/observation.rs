@@ -47,6 +47,9 @@ pub struct Observation {
     /// The Status of each member that has a pod, asked for by pod IP. Members without a pod have no entry.
     /// Before an ID is recorded the seed's answer is taken without a check, and `cluster` says who answered.
     pub statuses: BTreeMap<Name, Read<Status>>,
+    /// The highest `etcdcluster` that any member gave on `GET :2380/version`: the version that the cluster agreed on, below
+    /// whose minor no binary starts any more. `None` if nobody said.
+    pub agreed: Option<Version>,
     pub alarms: Read<Vec<Alarm>>,
     /// Image checks of this cluster that exist now, finished or not.
     pub image_checks: Vec<ImageCheck>,

@@ -103,7 +103,12 @@ fn decide(view: &View) -> (Rule, Decision) {
         if !decision.actions.is_empty() {
             return (rule, decision);
         }
-        waiting = waiting.or(Some((rule, decision)));
+        // What needs a person is said before what passes by itself.
+        let more_telling =
+            waiting.as_ref().is_none_or(|(_, said): &(Rule, Decision)| decision.stuck && !said.stuck);
+        if more_telling {
+            waiting = Some((rule, decision));
+        }
     }
     let steady =
         Decision { why: "the cluster is as the spec asks".to_owned(), actions: Vec::new(), stuck: false };

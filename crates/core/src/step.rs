@@ -40,7 +40,7 @@ pub enum Step {
     RecordSeed {
         name: Name,
     },
-    /// Write `recorded.cluster`, with the resource version that was observed.
+    /// Write `recorded.cluster`, and with it the report's voters and version, with the resource version that was observed.
     RecordCluster {
         id: ClusterId,
     },

@@ -29,6 +29,10 @@ impl Version {
         (self.major, self.minor) == (other.major, other.minor)
     }
 
+    pub fn before_minor_of(self, other: Version) -> bool {
+        (self.major, self.minor) < (other.major, other.minor)
+    }
+
     pub fn has_learners(self) -> bool {
         self.at_least(3, 4)
     }

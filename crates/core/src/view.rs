@@ -1,5 +1,6 @@
 //! What follows from an observation: who answers, who is healthy, whose data is where. Facts only, no decisions.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::ids::{MemberId, Name};
@@ -199,6 +200,12 @@ impl<'a> View<'a> {
                 || self.voter_count() == 2)
     }
 
+    /// Its `--initial-cluster` is not the member list: without data etcd refuses to start, for ever.
+    pub fn stale(&self, pod: &Pod) -> bool {
+        let listed: BTreeSet<_> = self.members().iter().map(|member| &member.name).collect();
+        pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
+    }
+
     /// The list as `--initial-cluster` must name it.
     pub fn peers(members: &[Member]) -> Vec<Peer> {
         let peers = members.iter().flat_map(|member| {
@@ -217,7 +224,9 @@ impl<'a> View<'a> {
         let lowest = self.lowest_running();
         let all_answer =
             !self.members().is_empty() && self.members().iter().all(|m| self.answers(m) || !m.started);
-        match (lowest, self.seen.recorded.version) {
+        // What the cluster has left behind cannot come back, whatever was recorded.
+        let left_behind = |old: &Version| self.seen.agreed.is_some_and(|agreed| old.before_minor_of(agreed));
+        match (lowest, self.seen.recorded.version.filter(|recorded| !left_behind(recorded))) {
             (Some(lowest), _) if all_answer => Some(lowest),
             (Some(lowest), Some(recorded)) => Some(lowest.min(recorded)),
             (lowest, recorded) => lowest.or(recorded),
@@ -335,7 +344,7 @@ impl<'a> View<'a> {
         let hearsay = &self.seen.hearsay;
         let unstarted = hearsay.iter().find(|member| !member.started && !member.learner)?;
         let first = hearsay.iter().find(|member| member.id != unstarted.id)?;
-        (hearsay.len() == 2 && !first.learner).then_some(unstarted)
+        (hearsay.len() == 2 && !first.learner && self.data(first) != Data::Gone).then_some(unstarted)
     }
 
     /// How long this member has not answered, counted from our own last change to its pod.

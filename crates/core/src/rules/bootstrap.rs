@@ -132,3 +132,83 @@ fn adopt(view: &View, version: Version) -> Option<Decision> {
         [Step::RecordCluster { id: first.cluster }],
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy, on_volumes};
+    use super::*;
+    use crate::ids::{ClusterId, MemberId};
+    use crate::observation::{PodPhase, Recorded};
+
+    /// Nothing is there but the spec.
+    fn nothing() -> Scene {
+        let mut scene = healthy("");
+        scene.spec.size = 3;
+        scene.seen.recorded = Recorded::default();
+        scene.seen.headless_service = false;
+        scene.seen.client_service = false;
+        scene.dark();
+        scene
+    }
+
+    /// The seed's pod is there, armed, and says nothing yet.
+    fn starting() -> Scene {
+        let mut scene = healthy("a");
+        scene.seen.recorded = Recorded { seed: Some("a".into()), ..Recorded::default() };
+        scene.seen.client_service = false;
+        scene.pod("a").armed = true;
+        scene.pod("a").serving = false;
+        scene.silence("a", 1);
+        scene.dark();
+        scene
+    }
+
+    /// The seed answers, and no ID is recorded.
+    fn started() -> Scene {
+        let mut scene = healthy("a");
+        scene.seen.recorded = Recorded { seed: Some("a".into()), ..Recorded::default() };
+        scene.seen.client_service = false;
+        scene.pod("a").armed = true;
+        scene.pod("a").serving = false;
+        scene
+    }
+
+    #[rstest]
+    #[case::fresh(nothing, |_: &mut Scene| {}, "record seed x, headless, seed x 3.5.16")]
+    #[case::bad_version(nothing, |s: &mut Scene| s.want("3.5.1"), "stuck")]
+    #[case::unreadable_version(nothing, |s: &mut Scene| s.want("three"), "stuck")]
+    #[case::crash_before_pod(nothing, |s: &mut Scene| s.seen.recorded.seed = Some("a".into()), "headless, seed a 3.5.16")]
+    #[case::starting(starting, |_: &mut Scene| {}, "wait")]
+    #[case::evicted(starting, |s: &mut Scene| s.pod("a").phase = PodPhase::Failed, "delete pod a")]
+    #[case::going(starting, |s: &mut Scene| s.pod("a").deleting = true, "wait")]
+    #[case::version_corrected(starting, |s: &mut Scene| s.want("3.5.17"), "delete pod a")]
+    #[case::template_corrected(starting, |s: &mut Scene| s.spec.template = "t1".into(), "delete pod a")]
+    #[case::healthy(started, |_: &mut Scene| {}, "record cluster 1, mark a disarm serve, client")]
+    #[case::no_leader_yet(started, |s: &mut Scene| s.status("a").leader = None, "wait")]
+    #[case::another_pod_answers_at_its_address(started, |s: &mut Scene| s.status("a").member = MemberId(9), "wait")]
+    #[case::a_list_of_others(started, |s: &mut Scene| s.member("a").name = "q".into(), "wait")]
+    #[case::bootstrapped(started, |s: &mut Scene| s.seen.recorded.cluster = Some(ClusterId(1)), "-")]
+    #[case::adopted(|| healthy("abc"), |s: &mut Scene| s.seen.recorded = Recorded::default(), "record cluster 1")]
+    #[case::foreign_pods(|| healthy("abc"), |s: &mut Scene| {
+        s.seen.recorded = Recorded::default();
+        s.status("c").cluster = ClusterId(2);
+    }, "stuck")]
+    #[case::retained_volumes(|| on_volumes("ab"), |s: &mut Scene| {
+        s.seen.recorded = Recorded::default();
+        s.lose_pod("a");
+        s.lose_pod("b");
+        s.dark();
+    }, "resume a 3.5.16, resume b 3.5.16")]
+    #[case::half_made_seed(|| on_volumes("a"), |s: &mut Scene| {
+        s.seen.recorded = Recorded { seed: Some("a".into()), ..Recorded::default() };
+        s.lose_pod("a");
+        s.dark();
+    }, "delete claim a")]
+    fn cases(#[case] scene: fn() -> Scene, #[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = scene();
+        change(&mut scene);
+        assert_eq!(scene.ask(bootstrap), says);
+    }
+}

@@ -28,3 +28,24 @@ pub fn refusal(view: &View) -> Option<String> {
     }
     view.spec.invalid.clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy};
+    use super::*;
+
+    #[rstest]
+    #[case::nothing(|_: &mut Scene| {}, "-")]
+    #[case::deleting(|s: &mut Scene| s.spec.deleting = true, "stuck")]
+    #[case::paused(|s: &mut Scene| s.spec.paused = true, "stuck")]
+    #[case::restore(|s: &mut Scene| s.spec.restore = Some("r".into()), "stuck")]
+    #[case::tls(|s: &mut Scene| s.spec.tls_requested = true, "stuck")]
+    #[case::invalid(|s: &mut Scene| s.spec.invalid = Some("size".into()), "stuck")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(hands_off), says);
+    }
+}

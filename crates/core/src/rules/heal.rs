@@ -23,10 +23,13 @@ pub fn replace_lost(view: &View) -> Option<Decision> {
     }
 }
 
-/// A learner that never started has nothing to lose: it is simply started.
+/// A learner that never started has nothing to lose: it is simply started. A voter that never started and cannot any more,
+/// since the list changed meanwhile, is as good as gone.
 fn lost(view: &View, member: &Member) -> bool {
     let had_data = member.started || !member.learner;
-    had_data && view.data(member) == Data::Gone && !view.may_start_empty(member)
+    let barred =
+        !member.started && view.pod(&member.name).is_some_and(|pod| view.stale(pod) && !pod.running());
+    had_data && (view.data(member) == Data::Gone || barred) && !view.may_start_empty(member)
 }
 
 /// A member leaves for another; its pod goes with it, its claim when the pod is gone.
@@ -150,4 +153,111 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
         return Some("it did not come back with the changed pod template: set that back, or delete its pod and claim to have it replaced".to_owned());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use std::time::Duration;
+
+    use super::super::scene::{NOW, Scene, healthy, on_volumes};
+    use crate::ids::MemberId;
+    use crate::observation::{NodeState, PodPhase};
+    use crate::time::Moment;
+    use crate::version::Version;
+
+    #[rstest]
+    #[case::well(|_: &mut Scene| {}, "-")]
+    #[case::pod_gone(|s: &mut Scene| s.lose_pod("b"), "remove b")]
+    #[case::pod_gone_from_a_silent_node(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.seen.last_nodes.insert("b".into(), NodeState::NotReady);
+    }, "-")]
+    #[case::evicted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").phase = PodPhase::Failed; }, "remove b, delete pod b")]
+    #[case::being_deleted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").deleting = true; }, "-")]
+    #[case::cannot_be_heard(|s: &mut Scene| s.silence("b", 1000), "-")]
+    #[case::two_gone(|s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); }, "wait")]
+    #[case::learner_gone(|s: &mut Scene| { s.learner("d"); s.lose_pod("d"); }, "remove d")]
+    #[case::unstarted_learner(|s: &mut Scene| s.unstarted_learner("d"), "-")]
+    #[case::voter_that_may_have_voted(|s: &mut Scene| s.list("d"), "remove d")]
+    #[case::voter_just_added(|s: &mut Scene| { s.list("d"); s.seen.just_added.insert(MemberId(100)); }, "-")]
+    fn lost_on_empty_dir(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(replace_lost), says);
+    }
+
+    #[rstest]
+    #[case::pod_gone(|s: &mut Scene| s.lose_pod("b"), "-", "resume b 3.5.16")]
+    #[case::two_pods_gone(|s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); }, "-", "resume b 3.5.16, resume c 3.5.16")]
+    #[case::claim_gone(|s: &mut Scene| { s.lose_pod("b"); s.seen.claims.remove(1); }, "remove b", "-")]
+    #[case::claim_goes(|s: &mut Scene| { s.lose_pod("b"); s.claim("b").deleting = true; }, "-", "-")]
+    #[case::claim_made_anew_by_hand(|s: &mut Scene| {
+        s.silence("b", 1);
+        s.claim("b").uid = "other".into();
+    }, "remove b, delete pod b", "-")]
+    #[case::evicted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").phase = PodPhase::Failed; }, "-", "delete pod b")]
+    #[case::may_run_unseen(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.seen.last_nodes.insert("b".into(), NodeState::NotReady);
+    }, "-", "-")]
+    #[case::in_mid_upgrade(|s: &mut Scene| { s.run_one("c", "3.6.16"); s.lose_pod("c"); }, "-", "resume c 3.5.16")]
+    fn on_a_volume(#[case] change: fn(&mut Scene), #[case] gone: &str, #[case] back: &str) {
+        let mut scene = on_volumes("abc");
+        change(&mut scene);
+        assert_eq!((scene.ask(replace_lost).as_str(), scene.ask(resume).as_str()), (gone, back));
+    }
+
+    #[rstest]
+    #[case::well(|_: &mut Scene| {}, "-", "-")]
+    #[case::for_a_moment(|s: &mut Scene| s.silence("b", 59), "wait", "wait")]
+    #[case::too_long(|s: &mut Scene| s.silence("b", 60), "remove b, delete pod b", "delete pod b")]
+    #[case::sooner_where_asked(|s: &mut Scene| {
+        s.silence("b", 20);
+        s.spec.knobs.unresponsive_after = Duration::from_secs(20);
+    }, "remove b, delete pod b", "delete pod b")]
+    #[case::restarted_since(|s: &mut Scene| {
+        s.silence("b", 200);
+        s.pod("b").changed = Moment(NOW.0 - 100_000);
+    }, "remove b, delete pod b", "remove b, delete pod b")]
+    #[case::restarted_just_now(|s: &mut Scene| {
+        s.silence("b", 200);
+        s.pod("b").changed = Moment(NOW.0 - 30_000);
+    }, "wait", "wait")]
+    #[case::node_down(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.pod("b").node.as_mut().unwrap().state = NodeState::NotReady;
+    }, "remove b, delete pod b", "remove b, delete pod b")]
+    #[case::stuck_in_deletion(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.pod("b").deleting = true;
+    }, "remove b", "remove b")]
+    #[case::two_are_silent(|s: &mut Scene| { s.silence("b", 61); s.silence("c", 61); }, "wait", "wait")]
+    #[case::image_cannot_be_pulled(|s: &mut Scene| {
+        s.silence("b", 600);
+        s.pod("b").waiting = Some("ImagePullBackOff".into());
+    }, "stuck", "stuck")]
+    #[case::never_came_back_from_its_upgrade(|s: &mut Scene| {
+        s.crash("b", 600);
+        s.pod("b").version = Version::new(3, 6, 16);
+        s.pod("b").changed = Moment(NOW.0 - 600_000);
+    }, "stuck", "stuck")]
+    #[case::ran_on_the_new_version(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.pod("b").version = Version::new(3, 6, 16);
+    }, "remove b, delete pod b", "delete pod b")]
+    #[case::never_came_back_with_its_template(|s: &mut Scene| {
+        s.crash("b", 600);
+        s.pod("b").template = "bad".into();
+        s.pod("b").changed = Moment(NOW.0 - 600_000);
+    }, "stuck", "stuck")]
+    #[case::learner(|s: &mut Scene| { s.learner("d"); s.silence("d", 61); }, "remove d, delete pod d", "delete pod d")]
+    fn silent(#[case] change: fn(&mut Scene), #[case] on_empty_dir: &str, #[case] on_volume: &str) {
+        for (mut scene, says) in [(healthy("abc"), on_empty_dir), (on_volumes("abc"), on_volume)] {
+            change(&mut scene);
+            assert_eq!(scene.ask(replace_unresponsive), says);
+        }
+    }
 }

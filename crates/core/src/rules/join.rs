@@ -1,7 +1,5 @@
 //! Members on their way in: those no longer wanted leave, those added get a pod, those caught up get a vote.
 
-use std::collections::BTreeSet;
-
 use super::Decision;
 use super::heal::delete_pod;
 use crate::observation::{Member, Pod};
@@ -59,7 +57,7 @@ fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
     if !renewable || pod.deleting {
         return None;
     }
-    let hopeless = pod.finished() || stale(view, pod) || unbacked(view, pod);
+    let hopeless = pod.finished() || view.stale(pod) || unbacked(view, pod);
     if hopeless || (!pod.running() && (view.outdated(pod) || !pod.armed)) {
         return delete_pod(view, member);
     }
@@ -68,12 +66,6 @@ fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
         uid: pod.uid.clone(),
         version,
     })
-}
-
-/// Its `--initial-cluster` is not the member list: etcd would refuse to start for ever.
-fn stale(view: &View, pod: &Pod) -> bool {
-    let listed: BTreeSet<_> = view.members().iter().map(|member| &member.name).collect();
-    pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
 }
 
 /// The claim it was made with is gone: it can never run.
@@ -115,4 +107,92 @@ pub fn raised_budget(view: &View) -> Option<Step> {
     let min_available = u32::try_from(quorum::quorum(view.voter_count() + 1)).unwrap_or(u32::MAX);
     let lower = view.seen.budget.is_none_or(|budget| budget < min_available);
     lower.then_some(Step::SetBudget { min_available })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy};
+    use super::*;
+    use crate::ids::MemberId;
+    use crate::version::Version;
+
+    #[rstest]
+    #[case::none(|_: &mut Scene| {}, "-", "-", "-")]
+    #[case::added(|s: &mut Scene| { s.spec.size = 4; s.unstarted_learner("d"); }, "-", "create d 3.5.16 in abcd", "wait")]
+    #[case::two_added(|s: &mut Scene| {
+        s.spec.size = 5;
+        s.unstarted_learner("d");
+        s.unstarted_learner("e");
+    }, "-", "create d 3.5.16 in abcde, create e 3.5.16 in abcde", "wait")]
+    #[case::lowest_version_for_joiners(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.run_one("a", "3.5.35");
+        s.unstarted_learner("d");
+    }, "-", "create d 3.5.16 in abcd", "wait")]
+    #[case::caught_up(|s: &mut Scene| { s.spec.size = 4; s.learner("d"); }, "-", "-", "mark d disarm, budget 3, promote d")]
+    #[case::disarmed_already(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.learner("d");
+        s.pod("d").armed = false;
+        s.seen.budget = Some(3);
+    }, "-", "-", "promote d")]
+    #[case::far_behind(|s: &mut Scene| { s.spec.size = 4; s.learner("d"); s.status("d").applied_index = 10; }, "-", "-", "wait")]
+    #[case::does_not_answer_itself(|s: &mut Scene| { s.spec.size = 4; s.learner("d"); s.silence("d", 1); }, "-", "-", "wait")]
+    #[case::too_few_healthy(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.learner("d");
+        s.silence("b", 1);
+        s.silence("c", 1);
+    }, "-", "-", "wait")]
+    #[case::no_longer_wanted(|s: &mut Scene| s.learner("d"), "remove d, delete pod d", "-", "wait")]
+    #[case::unstarted_goes_before_started(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.learner("d");
+        s.unstarted_learner("e");
+    }, "remove e", "create e 3.5.16 in abcde", "mark d disarm, budget 3, promote d")]
+    #[case::stale_list(|s: &mut Scene| {
+        s.spec.size = 5;
+        joining(s);
+        s.unstarted_learner("e");
+    }, "-", "delete pod d, create e 3.5.16 in abcde", "wait")]
+    #[case::template_corrected(|s: &mut Scene| { joining(s); s.spec.template = "t1".into(); }, "-", "delete pod d", "wait")]
+    #[case::wrong_image(|s: &mut Scene| { joining(s); s.pod("d").version = Version::new(3, 5, 35); }, "-", "image d 3.5.16", "wait")]
+    #[case::still_starting(joining, "-", "-", "wait")]
+    fn cases(
+        #[case] change: fn(&mut Scene),
+        #[case] leaves: &str,
+        #[case] starts: &str,
+        #[case] votes: &str,
+    ) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(
+            (scene.ask(abandon).as_str(), scene.ask(start).as_str(), scene.ask(promote).as_str()),
+            (leaves, starts, votes)
+        );
+    }
+
+    /// `d` is a learner whose pod waits to start.
+    fn joining(scene: &mut Scene) {
+        scene.spec.size = scene.spec.size.max(4);
+        scene.learner("d");
+        scene.member("d").started = false;
+        scene.silence("d", 1);
+        scene.pod("d").waiting = Some("PodInitializing".into());
+    }
+
+    #[rstest]
+    #[case::may_have_voted(3, false, "-")]
+    #[case::just_added(3, true, "create d 3.5.16 in abcd")]
+    #[case::second_of_two(1, false, "create d 3.5.16 in ad")]
+    fn an_unstarted_voter(#[case] voters: usize, #[case] just_added: bool, #[case] says: &str) {
+        let mut scene = healthy(&"abc"[..voters]);
+        scene.list("d");
+        if just_added {
+            scene.seen.just_added.insert(MemberId(100));
+        }
+        assert_eq!(scene.ask(start), says);
+    }
 }

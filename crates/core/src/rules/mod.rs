@@ -1,7 +1,8 @@
 //! The runbook: every rule, in order of urgency.
 //!
 //! Gates come first, and the first gate that speaks has the last word. After them the cluster has an identity and a
-//! quorum: the first rule that can act acts; if none can, the most urgent one that waits says what for. A rule that
+//! quorum: the first rule that can act acts; if none can, the most urgent one that waits says what for, one that needs a
+//! person before one that does not. A rule that
 //! must not act beside another checks that itself: waiting never blocks what is safe to do.
 
 pub mod bootstrap;
@@ -11,6 +12,8 @@ pub mod join;
 pub mod quorum;
 mod rollout;
 pub mod scale;
+#[cfg(test)]
+mod scene;
 pub mod serve;
 pub mod stray;
 pub mod template;

@@ -38,7 +38,7 @@ pub fn story(view: &View) -> String {
         format!("{} of {} members are down: {}", down.len(), voters.len(), list(&down))
     };
     if down.len() - lost.len() > 0 {
-        story += "; members that still have their data come back as soon as their pods can run: look at their events";
+        story += "; members that still have their data come back as soon as their pods can run: look at their events and logs";
     }
     if voters.len() - lost.len() < crate::quorum::quorum(voters.len().max(1)) {
         story +=
@@ -121,4 +121,113 @@ fn reachable(view: &View, pod: &Pod) -> Option<Version> {
 
 fn delete(pod: &Pod) -> Step {
     Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{NOW, Scene, healthy, on_volumes};
+    use super::*;
+    use crate::observation::{NodeState, PodPhase};
+    use crate::time::Moment;
+
+    #[rstest]
+    #[case::holds(|_: &mut Scene| {}, "-", "-")]
+    #[case::nobody_reachable(|s: &mut Scene| s.dark(), "-", "wait")]
+    #[case::leaderless_for_a_moment(|s: &mut Scene| {
+        s.blind();
+        s.seen.leaderless_since = Some(Moment(NOW.0 - 1000));
+    }, "-", "wait")]
+    #[case::leaderless(|s: &mut Scene| {
+        s.blind();
+        s.seen.leaderless_since = Some(Moment(NOW.0 - 5000));
+    }, "wait", "-")]
+    #[case::one_pod_gone(|s: &mut Scene| { s.lose_pod("b"); s.dark(); }, "-", "wait")]
+    #[case::two_pods_gone(|s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); s.dark(); }, "wait", "-")]
+    #[case::two_crash(|s: &mut Scene| { s.crash("b", 1); s.crash("c", 1); s.dark(); }, "wait", "-")]
+    #[case::two_restarted_by_us(|s: &mut Scene| {
+        for name in ["b", "c"] {
+            s.crash(name, 1);
+            s.pod(name).changed = NOW;
+        }
+        s.dark();
+    }, "-", "wait")]
+    #[case::on_nodes_that_do_not_answer(|s: &mut Scene| {
+        for name in ["b", "c"] {
+            s.lose_pod(name);
+            s.seen.last_nodes.insert(name.into(), NodeState::NotReady);
+        }
+        s.dark();
+    }, "-", "wait")]
+    #[case::a_version_for_those_that_crash(|s: &mut Scene| {
+        s.crash("b", 1);
+        s.crash("c", 1);
+        s.want("3.5.17");
+        s.dark();
+    }, "image b 3.5.17, image c 3.5.17", "-")]
+    fn on_empty_dirs(#[case] change: fn(&mut Scene), #[case] says: &str, #[case] unsure: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!((scene.ask(lost).as_str(), scene.ask(unknown).as_str()), (says, unsure));
+    }
+
+    #[rstest]
+    #[case::all_pods_gone(|s: &mut Scene| {
+        for name in ["a", "b", "c"] {
+            s.lose_pod(name);
+        }
+        s.dark();
+    }, "resume a 3.5.16, resume b 3.5.16, resume c 3.5.16", "-")]
+    #[case::a_claim_that_goes(|s: &mut Scene| {
+        for name in ["b", "c"] {
+            s.lose_pod(name);
+        }
+        s.claim("c").deleting = true;
+        s.dark();
+    }, "resume b 3.5.16", "-")]
+    #[case::of_a_removed_member(|s: &mut Scene| {
+        s.seen.recorded.voters = vec!["a".into()];
+        s.lose_pod("a");
+        s.lose_pod("c");
+        s.dark();
+    }, "resume a 3.5.16", "-")]
+    #[case::evicted(|s: &mut Scene| {
+        for name in ["b", "c"] {
+            s.silence(name, 1);
+            s.pod(name).phase = PodPhase::Failed;
+        }
+        s.dark();
+    }, "delete pod b, delete pod c", "-")]
+    #[case::one_gone_while_the_others_cannot_be_heard(|s: &mut Scene| { s.lose_pod("b"); s.dark(); }, "-", "resume b 3.5.16")]
+    fn on_volumes_too(#[case] change: fn(&mut Scene), #[case] says: &str, #[case] unsure: &str) {
+        let mut scene = on_volumes("abc");
+        change(&mut scene);
+        assert_eq!((scene.ask(lost).as_str(), scene.ask(unknown).as_str()), (says, unsure));
+    }
+
+    #[rstest]
+    #[case::no_pod_yet(|_: &mut Scene| {}, "create b 3.5.16 in ab")]
+    #[case::first_restarted_and_silent(|s: &mut Scene| s.silence("a", 1), "create b 3.5.16 in ab")]
+    fn the_second_voter_is_started(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("a");
+        scene.list("b");
+        scene.seen.hearsay[0].started = true;
+        scene.blind();
+        change(&mut scene);
+        assert_eq!(scene.ask(unknown), says);
+    }
+
+    #[test]
+    fn the_story_names_members_and_the_next_step() {
+        let mut scene = healthy("abc");
+        scene.lose_pod("b");
+        scene.lose_pod("c");
+        scene.dark();
+        let told = story(&scene.view());
+        assert_eq!(
+            told,
+            "2 of 3 members are down: b, c; the data of b, c is gone: create an EtcdRestore to bring back a backup"
+        );
+    }
 }

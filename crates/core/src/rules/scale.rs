@@ -78,3 +78,68 @@ fn shrink(view: &View) -> Option<Decision> {
     }
     Decision::act(format!("{} leaves", voter.name), remove(view, voter))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy};
+    use super::*;
+    use crate::ids::MemberId;
+
+    #[rstest]
+    #[case::fits(|_: &mut Scene| {}, "-")]
+    #[case::one_more(|s: &mut Scene| s.spec.size = 4, "add learner x")]
+    #[case::two_more_one_by_one(|s: &mut Scene| s.spec.size = 5, "add learner x")]
+    #[case::two_more_at_once(|s: &mut Scene| { s.run("3.6.16"); s.spec.size = 5; }, "add learner x, add learner y")]
+    #[case::one_cannot_take_several(|s: &mut Scene| {
+        s.run("3.6.16");
+        s.run_one("b", "3.5.35");
+        s.spec.size = 5;
+    }, "add learner x")]
+    #[case::no_learners_before_3_4(|s: &mut Scene| { s.run("3.3.12"); s.spec.size = 4; }, "budget 3, add voter x")]
+    #[case::never_a_learner_beside_3_3(|s: &mut Scene| {
+        s.run("3.4.15");
+        s.run_one("c", "3.3.12");
+        s.spec.size = 4;
+    }, "budget 3, add voter x")]
+    #[case::a_voter_of_unknown_version(|s: &mut Scene| { s.silence("c", 1); s.spec.size = 4; }, "wait")]
+    #[case::one_is_joining(|s: &mut Scene| { s.spec.size = 5; s.learner("d"); }, "wait")]
+    #[case::one_is_joining_and_etcd_takes_several(|s: &mut Scene| {
+        s.spec.size = 5;
+        s.learner("d");
+        s.run("3.6.16");
+    }, "add learner x")]
+    #[case::name_in_use(|s: &mut Scene| { s.spec.size = 4; s.seen.fresh_names = vec!["a".into(), "y".into()]; }, "add learner y")]
+    #[case::newest_that_is_not_leader(|s: &mut Scene| s.spec.size = 2, "remove c, delete pod c")]
+    #[case::newest_leads(|s: &mut Scene| { s.spec.size = 2; lead(s, "c"); }, "remove b, delete pod b")]
+    #[case::unhealthy_first(|s: &mut Scene| { s.spec.size = 2; s.silence("b", 1); }, "remove b, delete pod b")]
+    #[case::old_template_first(|s: &mut Scene| { s.spec.size = 1; s.pod("b").template = "old".into(); }, "remove b, delete pod b")]
+    #[case::not_while_the_rest_could_not_agree(|s: &mut Scene| { s.spec.size = 1; s.silence("a", 1); s.silence("b", 1); }, "wait")]
+    #[case::not_while_another_lags(|s: &mut Scene| { s.spec.size = 2; s.status("b").applied_index = 1; }, "wait")]
+    #[case::no_leader_known(|s: &mut Scene| {
+        s.spec.size = 2;
+        for name in ["a", "b", "c"] {
+            s.status(name).leader = None;
+        }
+    }, "wait")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(scale), says);
+    }
+
+    fn lead(scene: &mut Scene, leader: &str) {
+        for name in ["a", "b", "c"] {
+            scene.status(name).leader = Some(MemberId(u64::from(leader.as_bytes()[0])));
+        }
+    }
+
+    #[test]
+    fn one_becomes_two_without_learners() {
+        let mut scene = healthy("a");
+        scene.run("3.3.12");
+        scene.spec.size = 2;
+        assert_eq!(scene.ask(scale), "budget 2, add voter x");
+    }
+}

@@ -47,3 +47,44 @@ fn fitting_budget(view: &View) -> Option<Step> {
     };
     changes.then_some(Step::SetBudget { min_available: fits })
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy};
+    use super::*;
+
+    #[rstest]
+    #[case::all_set(|_: &mut Scene| {}, "-")]
+    #[case::new_voter(|s: &mut Scene| { s.pod("c").armed = true; s.pod("c").serving = false; }, "mark c disarm serve")]
+    #[case::recreated(|s: &mut Scene| s.pod("c").serving = false, "mark c serve")]
+    #[case::not_before_it_answers(|s: &mut Scene| { s.pod("c").serving = false; s.silence("c", 1); }, "-")]
+    #[case::never_a_learner(|s: &mut Scene| s.learner("d"), "-")]
+    #[case::services_missing(|s: &mut Scene| { s.seen.client_service = false; s.seen.headless_service = false; }, "headless, client")]
+    #[case::no_client_before_anyone_is_disarmed(|s: &mut Scene| {
+        s.seen.client_service = false;
+        for name in ["a", "b", "c"] {
+            s.pod(name).armed = true;
+            s.silence(name, 1);
+        }
+    }, "-")]
+    #[case::budget_missing(|s: &mut Scene| s.seen.budget = None, "budget 2")]
+    #[case::budget_too_low(|s: &mut Scene| s.seen.budget = Some(1), "budget 2")]
+    #[case::budget_too_high(|s: &mut Scene| s.seen.budget = Some(3), "budget 2")]
+    #[case::raised_for_one_to_come(|s: &mut Scene| { s.seen.budget = Some(3); s.spec.size = 4; }, "-")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(serve), says);
+    }
+
+    #[test]
+    fn a_budget_comes_with_the_second_voter_or_with_the_only_one() {
+        let mut scene = healthy("a");
+        scene.seen.budget = None;
+        assert_eq!(scene.ask(serve), "budget 1");
+        scene.spec.size = 3;
+        assert_eq!(scene.ask(serve), "-");
+    }
+}

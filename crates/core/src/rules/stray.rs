@@ -27,3 +27,29 @@ pub fn stray(view: &View) -> Option<Decision> {
     }
     Decision::act("left over from members that were removed", steps)
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, on_volumes};
+    use super::*;
+    use crate::observation::Read;
+
+    #[rstest]
+    #[case::none(|_: &mut Scene| {}, "-")]
+    #[case::pod_of_a_removed_member(|s: &mut Scene| drop_member(s, "c"), "delete pod c")]
+    #[case::already_going(|s: &mut Scene| { drop_member(s, "c"); s.pod("c").deleting = true; }, "-")]
+    #[case::claim_once_the_pod_is_gone(|s: &mut Scene| { drop_member(s, "c"); s.lose_pod("c"); }, "delete claim c")]
+    #[case::claim_of_a_member_without_pod(|s: &mut Scene| s.lose_pod("c"), "-")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = on_volumes("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(stray), says);
+    }
+
+    fn drop_member(scene: &mut Scene, name: &str) {
+        let Read::Known(members) = &mut scene.seen.members else { panic!("no list") };
+        members.retain(|member| member.name.as_str() != name);
+    }
+}

@@ -59,3 +59,58 @@ fn astray(view: &View, member: &Member) -> bool {
 fn differs(view: &View, member: &Member) -> bool {
     view.pod(&member.name).is_some_and(|pod| !pod.deleting && view.outdated(pod))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy, on_volumes};
+    use super::*;
+
+    #[rstest]
+    #[case::same(|s: &mut Scene| s.spec.template = "t0".into(), "-", "-")]
+    #[case::changed(|_: &mut Scene| {}, "add learner x", "delete pod b")]
+    #[case::not_while_one_is_silent(|s: &mut Scene| s.silence("c", 1), "wait", "wait")]
+    #[case::b_and_c_done(|s: &mut Scene| { done(s, "b"); done(s, "c"); }, "add learner x", "move leader to b")]
+    #[case::came_up_bad(|s: &mut Scene| {
+        s.pod("b").template = "bad".into();
+        s.crash("b", 10);
+    }, "wait", "delete pod b")]
+    #[case::broken_before(|s: &mut Scene| s.crash("b", 10), "wait", "wait")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] on_empty_dir: &str, #[case] on_volume: &str) {
+        for (mut scene, says) in [(healthy("abc"), on_empty_dir), (on_volumes("abc"), on_volume)] {
+            scene.spec.template = "t1".into();
+            change(&mut scene);
+            assert_eq!(scene.ask(template), says);
+        }
+    }
+
+    fn done(scene: &mut Scene, name: &str) {
+        scene.pod(name).template = "t1".into();
+    }
+
+    #[rstest]
+    #[case::new_one_is_there(|s: &mut Scene| done(s, "d"), "remove b, delete pod b")]
+    #[case::only_the_leader_is_old(|s: &mut Scene| { done(s, "b"); done(s, "c"); done(s, "d"); }, "move leader to b")]
+    fn a_swap_ends(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abcd");
+        scene.spec.size = 3;
+        scene.spec.template = "t1".into();
+        change(&mut scene);
+        assert_eq!(scene.ask(template), says);
+    }
+
+    #[test]
+    fn the_only_member_is_swapped_before_its_data_goes() {
+        let mut scene = healthy("a");
+        scene.spec.template = "t1".into();
+        assert_eq!(scene.ask(template), "add learner x");
+    }
+
+    #[test]
+    fn a_claim_that_goes_with_its_pod_is_saved_by_a_swap() {
+        let mut scene = on_volumes("a");
+        scene.claim("a").deleting = true;
+        assert_eq!(scene.ask(template), "add learner x");
+    }
+}

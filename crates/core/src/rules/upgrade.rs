@@ -28,10 +28,11 @@ pub fn upgrade(view: &View) -> Option<Decision> {
     go_on(view, &behind, version)
 }
 
-/// Neither where the others are nor back from its change: in mid-flight, it follows the target healthy or not.
+/// Neither where the others are nor back from its change: in mid-flight, it follows the target healthy or not. One that
+/// only seems down, because we cannot hear it, is spared unless the others carry on without it.
 fn astray(view: &View, member: &Member) -> bool {
-    let lowest = view.lowest_running();
-    !view.healthy(member) && view.pod(&member.name).is_some_and(|pod| Some(pod.version) != lowest)
+    let (Some(lowest), Some(pod)) = (view.lowest_running(), view.pod(&member.name)) else { return false };
+    pod.version != lowest && !view.healthy(member) && (!pod.running() || view.survives_restart(member))
 }
 
 fn redirect(view: &View, member: &Member, version: Version) -> Option<Decision> {
@@ -44,9 +45,12 @@ fn differs(view: &View, member: &Member, version: Version) -> bool {
     view.pod(&member.name).is_some_and(|pod| !pod.deleting && view.image_differs(pod, version))
 }
 
-/// Back to what the others still run: no image or hash to check, no perfect health to wait for, but quorum holds.
+/// Back to what others still run: no image or hash to check, no perfect health to wait for. But quorum holds, and who went
+/// back first is well: if etcd cannot go back after all, that costs one member, not several.
 fn go_back(view: &View, member: &Member, version: Version) -> Option<Decision> {
-    if !bearable(view, member) {
+    let gone_back = |other: &&Member| !differs(view, other, version);
+    let all_well = view.members().iter().filter(gone_back).all(|other| view.healthy(other));
+    if !all_well || !bearable(view, member) {
         return Decision::wait(format!("{} goes back to {version} once the others are healthy", member.name));
     }
     hand_over(view, member, version).or_else(|| patch(view, member, version))
@@ -180,4 +184,123 @@ fn can_hash(view: &View, voter: &Member) -> bool {
 pub fn pending(view: &View, target: Version) -> bool {
     let off = |pod: &Pod| view.image_differs(pod, target);
     view.members().iter().filter_map(|member| view.pod(&member.name)).any(off)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::scene::{Scene, healthy};
+    use super::*;
+    use crate::ids::MemberId;
+
+    const ALL: &str = "check 3.5.17 on node-a, check 3.5.17 on node-b, check 3.5.17 on node-c";
+
+    #[rstest]
+    #[case::there(|_: &mut Scene| {}, "-")]
+    #[case::images_first(|s: &mut Scene| s.want("3.5.17"), ALL)]
+    #[case::images_being_tried(|s: &mut Scene| { s.want("3.5.17"); s.checked("3.5.17", &Check::Running, 1); }, "wait")]
+    #[case::image_fails(|s: &mut Scene| { s.want("3.5.17"); s.checked("3.5.17", &bad(), 1); }, "stuck")]
+    #[case::image_tried_again(|s: &mut Scene| { s.want("3.5.17"); s.checked("3.5.17", &bad(), 31); }, "drop check-node-a")]
+    #[case::old_version_set_back(|s: &mut Scene| s.checked("3.5.17", &bad(), 1), "drop check-node-a, drop check-node-b, drop check-node-c")]
+    #[case::followers_first(ready, "image b 3.5.17")]
+    #[case::not_while_one_is_silent(|s: &mut Scene| { ready(s); s.silence("c", 1); }, "wait")]
+    #[case::not_while_one_lags(|s: &mut Scene| { ready(s); s.status("c").applied_index = 1; }, "wait")]
+    #[case::not_while_one_joins(|s: &mut Scene| { ready(s); s.spec.size = 4; s.learner("d"); }, "wait")]
+    #[case::not_while_one_is_missing(|s: &mut Scene| { ready(s); s.spec.size = 4; }, "wait")]
+    #[case::not_while_one_restarts(|s: &mut Scene| { ready(s); s.pod("b").version = Version::new(3, 5, 17); }, "wait")]
+    #[case::hash_compared(|s: &mut Scene| { ready(s); s.run_one("b", "3.5.17"); }, "compare b with c")]
+    #[case::hash_agrees(|s: &mut Scene| { b_done(s); s.hashed("b", "3.5.17", Check::Passed); }, "image c 3.5.17")]
+    #[case::hash_unknown(|s: &mut Scene| { b_done(s); s.hashed("b", "3.5.17", Check::Unknown("compacted".into())); }, "image c 3.5.17")]
+    #[case::hash_mismatch(|s: &mut Scene| { b_done(s); s.hashed("b", "3.5.17", bad()); }, "stuck")]
+    #[case::leader_moved_before_its_turn(|s: &mut Scene| { b_done(s); c_done(s); }, "move leader to b")]
+    #[case::leader_has_moved(|s: &mut Scene| {
+        b_done(s);
+        c_done(s);
+        for name in ["a", "b", "c"] {
+            s.status(name).leader = Some(MemberId(98));
+        }
+    }, "image a 3.5.17")]
+    #[case::done(|s: &mut Scene| { s.run("3.5.17"); s.checked("3.5.17", &Check::Passed, 9); }, "drop check-node-a, drop check-node-b, drop check-node-c")]
+    #[case::two_minors_by_hops(|s: &mut Scene| {
+        s.run("3.4.15");
+        s.want("3.6.16");
+        s.checked("3.5.35", &Check::Passed, 1);
+    }, "image b 3.5.35")]
+    #[case::bridge_to_3_6(|s: &mut Scene| { s.want("3.6.16"); s.checked("3.5.35", &Check::Passed, 1); }, "image b 3.5.35")]
+    #[case::downgrade(|s: &mut Scene| s.want("3.4.15"), "stuck")]
+    #[case::unknown_minor(|s: &mut Scene| s.want("3.9.0"), "stuck")]
+    #[case::unreadable(|s: &mut Scene| s.want("latest"), "stuck")]
+    #[case::going_back(|s: &mut Scene| { b_done(s); s.want("3.5.16"); s.seen.image_checks.clear(); }, "image b 3.5.16")]
+    #[case::going_back_from_what_never_started(|s: &mut Scene| {
+        b_done(s);
+        s.crash("b", 30);
+        s.want("3.5.16");
+    }, "image b 3.5.16")]
+    #[case::going_back_below_quorum(|s: &mut Scene| { b_done(s); s.want("3.5.16"); s.silence("c", 1); }, "wait")]
+    #[case::too_late_to_go_back(|s: &mut Scene| { s.run("3.6.16"); s.want("3.5.35"); }, "stuck")]
+    #[case::agreed_on_the_new_minor(|s: &mut Scene| {
+        s.run("3.6.16");
+        s.silence("c", 1);
+        s.seen.recorded.version = Some(Version::new(3, 5, 35));
+        s.seen.agreed = Some(Version::new(3, 6, 0));
+        s.want("3.5.35");
+    }, "stuck")]
+    #[case::new_target_for_one_in_mid_flight(|s: &mut Scene| {
+        b_done(s);
+        s.crash("b", 30);
+        s.want("3.5.18");
+        s.seen.image_checks.clear();
+    }, "check 3.5.18 on node-b")]
+    #[case::repository(|s: &mut Scene| {
+        s.spec.repository = "other".into();
+        s.checked("3.5.16", &Check::Passed, 1);
+        s.seen.image_checks.iter_mut().for_each(|check| check.repository = "other".into());
+    }, "image b 3.5.16")]
+    fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        assert_eq!(scene.ask(upgrade), says);
+    }
+
+    fn bad() -> Check {
+        Check::Failed("exit code 1".into())
+    }
+
+    /// To 3.5.17, and its image runs everywhere.
+    fn ready(scene: &mut Scene) {
+        scene.want("3.5.17");
+        scene.checked("3.5.17", &Check::Passed, 1);
+    }
+
+    fn b_done(scene: &mut Scene) {
+        ready(scene);
+        scene.run_one("b", "3.5.17");
+    }
+
+    fn c_done(scene: &mut Scene) {
+        scene.run_one("c", "3.5.17");
+        scene.hashed("b", "3.5.17", Check::Passed);
+        scene.hashed("c", "3.5.17", Check::Passed);
+    }
+
+    #[rstest]
+    #[case::alone("a", "image a 3.5.17")]
+    #[case::pair("ab", "image b 3.5.17")]
+    fn small_clusters_are_upgraded_all_the_same(#[case] names: &str, #[case] says: &str) {
+        let mut scene = healthy(names);
+        ready(&mut scene);
+        assert_eq!(scene.ask(upgrade), says);
+    }
+
+    #[test]
+    fn old_leaders_hand_over_by_themselves() {
+        let mut scene = healthy("abc");
+        scene.run("3.2.13");
+        scene.want("3.2.14");
+        scene.checked("3.2.14", &Check::Passed, 1);
+        scene.run_one("b", "3.2.14");
+        scene.run_one("c", "3.2.14");
+        assert_eq!(scene.ask(upgrade), "image a 3.2.14");
+    }
 }

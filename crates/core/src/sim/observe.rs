@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::world::{Arms, Process, SimClaim, SimPod, World};
 use crate::ids::{ClusterId, MemberId, Name};
 use crate::observation::{Claim, Member, Node, Observation, Pod, PodPhase, Read, Status};
+use crate::version::Version;
 
 /// Reads that fail in one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,6 +43,8 @@ impl World {
         };
         self.remember(&members, &hearsay, &statuses);
         let mut observation = self.assemble(&pods, &claims, live);
+        let agreed = cluster.filter(|_| !hearsay.is_empty()).and_then(|id| self.clusters.get(&id));
+        observation.agreed = agreed.map(|cluster| Version::new(3, cluster.agreed, 0));
         observation.members = members;
         observation.hearsay = hearsay;
         observation.statuses = statuses;
@@ -70,6 +73,7 @@ impl World {
             members: Read::Unknown(String::new()),
             hearsay: Vec::new(),
             statuses: BTreeMap::new(),
+            agreed: None,
             alarms: Read::Known(Vec::new()),
             image_checks: self.image_checks.clone(),
             hash_checks: self.memory.hash_checks.clone(),

@@ -41,6 +41,10 @@ impl World {
                 round.failed = Some(reason);
                 break;
             }
+            if matches!(step, Step::RecordCluster { .. }) {
+                self.recorded.voters = round.plan.report.voters.clone();
+                self.recorded.version = round.plan.report.current_version;
+            }
             round.done += 1;
         }
         if crash_after.is_some() {
