@@ -58,7 +58,7 @@ fn api_of(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>>
 async fn dns_answers(lab: &Layout) -> Result<()> {
     let net = format!("--net={}", netns_path(&lab.node_netns(1)).display());
     let server = DNS_SERVICE.to_string();
-    until("DNS", Duration::from_secs(180), async || {
+    until("DNS", Duration::from_mins(3), async || {
         let asked = run(&[
             "nsenter",
             &net,
@@ -77,7 +77,7 @@ async fn dns_answers(lab: &Layout) -> Result<()> {
 /// DNS answers and a claim would be served.
 pub async fn ready(lab: &Layout, client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
-    until("the volume provisioner", Duration::from_secs(180), async || {
+    until("the volume provisioner", Duration::from_mins(3), async || {
         let status = deployments.get("local-path").await?.status.unwrap_or_default();
         Ok(status
             .available_replicas

@@ -357,7 +357,7 @@ async fn change_node(lab: &Lab, action: NodeAction, node: &str) -> Result<()> {
         NodeAction::Stop => lab.stop_node(node),
         NodeAction::Start => {
             lab.start_node(node).await?;
-            lab.node_ready(node, Duration::from_secs(120)).await
+            lab.node_ready(node, Duration::from_mins(2)).await
         }
         NodeAction::Kill => lab.kill_node(node),
         NodeAction::Cut => lab.cut_node(node),

@@ -177,9 +177,9 @@ impl Lab {
         for entry in fs::read_dir(&dir).at(&dir)?.flatten() {
             let path = entry.path();
             if path.is_dir() {
-                fs::remove_dir_all(&path).at(&path)?
+                fs::remove_dir_all(&path).at(&path)?;
             } else {
-                fs::remove_file(&path).at(&path)?
+                fs::remove_file(&path).at(&path)?;
             }
         }
         Ok(())

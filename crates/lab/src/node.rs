@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
         self.ensure(Agent::Containerd, programs)?;
         let socket = self.containerd_socket().display().to_string();
         let name = self.component(Agent::Containerd);
-        until(&name, Duration::from_secs(60), async || {
+        until(&name, Duration::from_mins(1), async || {
             processes(self.lab).check(&name)?;
             Ok(run(&["ctr", "-a", &socket, "version"]).map_err(|e| e.to_string()))
         })

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(all.ensure("a", &[], false, &argv(&["sleep", "600"])).unwrap(), first);
         let second = all.ensure("a", &[], false, &argv(&["sleep", "601"])).unwrap();
         assert!(!first.is_alive() && second.is_alive());
-        assert!(second.age().unwrap() < Duration::from_secs(60));
+        assert!(second.age().unwrap() < Duration::from_mins(1));
         all.end("a", Duration::from_secs(1)).unwrap();
         assert!(!second.is_alive() && all.names().is_empty());
     }

@@ -158,7 +158,7 @@ async fn start_control(lab: &Layout, programs: &Programs, steps: &Steps) -> Resu
         component.ensure(lab, programs)?;
     }
     let client = client(lab).await?;
-    until("the API server", Duration::from_secs(120), async || {
+    until("the API server", Duration::from_mins(2), async || {
         for component in [Control::Etcd, Control::ApiServer] {
             processes(lab).check(component.name())?;
         }
@@ -186,7 +186,7 @@ async fn prepare_nodes(lab: &Layout, programs: &Programs, pause: &Path) -> Resul
 
 async fn nodes_ready(lab: &Layout, client: &Client) -> Result<()> {
     let api: Api<KubeNode> = Api::all(client.clone());
-    until("every node Ready", Duration::from_secs(180), async || {
+    until("every node Ready", Duration::from_mins(3), async || {
         for node in Node::all(lab) {
             processes(lab).check(&node.component(crate::node::Agent::Kubelet))?;
         }

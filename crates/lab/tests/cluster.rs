@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams};
 use lab::kit::{TestNamespace, gone, shared_lab, wait_for};
 use lab::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 fn ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());

@@ -9,7 +9,7 @@ use lab::wait::until;
 use lab::{Lab, Slow};
 use nix::sys::signal::Signal;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 fn condition(conditions: &[(String, String)], kind: &str, status: &str) -> bool {
     conditions.iter().any(|(t, s)| t == kind && s == status)

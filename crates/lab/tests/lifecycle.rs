@@ -1,5 +1,7 @@
 //! Labs come and go without a trace, side by side, after a kill in the middle; bad use is told in one line.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, LogParams};
-use kube::discovery::{Discovery, Scope, verbs};
+use kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 
 use super::TestNamespace;
 
@@ -38,7 +38,7 @@ async fn objects(test: &TestNamespace<'_>, folder: &Path) {
         Ok(discovery) => discovery,
         Err(error) => return note(&folder.join("objects.error"), error.to_string()),
     };
-    for (resource, capabilities) in discovery.groups().flat_map(|g| g.recommended_resources()) {
+    for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
         if capabilities.scope != Scope::Namespaced
             || !capabilities.supports_operation(verbs::LIST)
             || resource.kind == "Event"
@@ -48,8 +48,8 @@ async fn objects(test: &TestNamespace<'_>, folder: &Path) {
         let api: Api<DynamicObject> = Api::namespaced_with(test.client.clone(), &test.name, &resource);
         let Ok(list) = api.list(&ListParams::default()).await else { continue };
         if !list.items.is_empty() {
-            let text = serde_json::to_string_pretty(&list.items).unwrap_or_default();
-            note(&folder.join(format!("{}.json", resource.plural)), text);
+            let json = serde_json::to_string_pretty(&list.items).unwrap_or_default();
+            note(&folder.join(format!("{}.json", resource.plural)), json);
         }
     }
     let events: Api<Event> = test.api();

@@ -28,7 +28,7 @@ impl<'a> TestNamespace<'a> {
         namespace.metadata.labels = Some([("lab/test".to_owned(), prefix.to_owned())].into());
         let name = api.create(&PostParams::default(), &namespace).await?.name_any();
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
-        until("the default service account", Duration::from_secs(60), async || {
+        until("the default service account", Duration::from_mins(1), async || {
             Ok(accounts.get("default").await)
         })
         .await?;

@@ -1,11 +1,9 @@
 //! An EtcdCluster as its user sees it, and as its members really are.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use api::conditions::ConditionStatus;
 use api::v1beta2::EtcdCluster;
-use etcd::traffic::{Config, Report, Traffic};
 use etcd::{Expect, Member};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -14,6 +12,7 @@ use lab::kit::{TestNamespace, wait_for};
 use lab::wait::until;
 use serde_json::{Value, json};
 
+use super::load::addresses;
 use super::{LIMIT, Outcome};
 
 pub struct Cluster<'a> {
@@ -69,9 +68,7 @@ impl<'a> Cluster<'a> {
 
     /// Where the members answer clients, as `host:port`, reachable from this machine.
     pub async fn endpoints(&self) -> Outcome<Vec<String>> {
-        let pods = self.pods().await?;
-        let ips = pods.iter().filter_map(|p| p.status.as_ref()?.pod_ip.clone());
-        Ok(ips.map(|ip| format!("{ip}:2379")).collect())
+        Ok(addresses(&self.pods().await?))
     }
 
     /// Waits until the status says `size` ready members of `version`, at rest, and etcd itself agrees.
@@ -119,48 +116,5 @@ impl<'a> Cluster<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Clients on all members, from now on. Endpoints follow the pods while they run.
-    pub async fn traffic(&self) -> Outcome<Load<'_>> {
-        let limit = Duration::from_secs(20 * 60);
-        let traffic = Traffic::start(self.endpoints().await?, Config { limit, ..Config::default() });
-        Ok(Load { cluster: self, traffic })
-    }
-}
-
-/// Traffic on a cluster.
-pub struct Load<'a> {
-    cluster: &'a Cluster<'a>,
-    traffic: Traffic,
-}
-
-impl Load<'_> {
-    /// Tells the clients which members there are now, as a client that follows the Service would know.
-    pub async fn follow(&self) -> Outcome {
-        self.traffic.set_endpoints(self.cluster.endpoints().await?);
-        Ok(())
-    }
-
-    /// Ends the traffic: no acknowledged write may be missing and no answer stale. Prints the longest pause.
-    pub async fn end(self) -> Outcome<Report> {
-        self.follow().await?;
-        let report = self.traffic.finish().await;
-        println!(
-            "{}: {} answers, {} writes, {} failed, longest pause {:.2} s",
-            self.cluster.name,
-            report.answered,
-            report.writes,
-            report.failures.len(),
-            report.longest_pause.as_secs_f64()
-        );
-        report.verify(&self.cluster.endpoints().await?).await?;
-        if report.violations.is_empty() { Ok(report) } else { Err(report.violations.join("; ").into()) }
-    }
-
-    /// As [`Self::end`], and not one request may have failed: what a cluster of three or more owes its clients.
-    pub async fn end_without_failure(self) -> Outcome<Report> {
-        let report = self.end().await?;
-        if report.failures.is_empty() { Ok(report) } else { Err(format!("{:?}", report.failures).into()) }
     }
 }

@@ -1,19 +1,31 @@
 //! The operator under test, as a process of this machine: quick to start, and to kill without mercy.
 
 use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use lab::kit::TestNamespace;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::Outcome;
 
 /// Looks after the test's namespace; ends with the test.
 pub struct Operator {
     child: Child,
+    how: How,
+}
+
+/// How it is started, each time anew.
+struct How {
+    name: String,
+    /// The network namespace that it lives in, if not this machine's.
+    netns: Option<String>,
     arguments: Vec<String>,
     kubeconfig: PathBuf,
     namespace: String,
+    listen: SocketAddr,
 }
 
 impl Operator {
@@ -22,10 +34,19 @@ impl Operator {
     }
 
     pub fn start_with(test: &TestNamespace<'_>, arguments: &[&str]) -> Outcome<Self> {
-        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let (kubeconfig, namespace) = (test.lab.kubeconfig(), test.name.clone());
-        let child = spawn(&arguments, &kubeconfig, &namespace)?;
-        Ok(Self { child, arguments, kubeconfig, namespace })
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Self::run(How::new(test, "operator-under-test", None, arguments)?)
+    }
+
+    /// One of several, under its own name; on a node it hears and is heard only while that node is.
+    pub fn start_as(test: &TestNamespace<'_>, name: &str, node: Option<&str>) -> Outcome<Self> {
+        let layout = &test.lab.layout;
+        let netns = node.map(|node| Ok::<_, lab::Error>(layout.node_netns(layout.node(node)?))).transpose()?;
+        Self::run(How::new(test, name, netns, Vec::new())?)
+    }
+
+    fn run(how: How) -> Outcome<Self> {
+        Ok(Self { child: how.spawn()?, how })
     }
 
     /// SIGKILL, as when its node dies: nothing is released, nothing is finished.
@@ -38,12 +59,27 @@ impl Operator {
     /// A new process with the same arguments; what it knows it must find out anew.
     pub fn restart(&mut self) -> Outcome {
         self.kill()?;
-        self.child = spawn(&self.arguments, &self.kubeconfig, &self.namespace)?;
+        self.child = self.how.spawn()?;
         Ok(())
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it has logged so far, in all its lives.
+    pub fn log(&self) -> Outcome<String> {
+        Ok(fs::read_to_string(self.how.log())?)
+    }
+
+    /// The value of one of its metrics, by name and labels as `/metrics` prints them.
+    pub async fn metric(&self, series: &str) -> Outcome<Option<f64>> {
+        let mut connection = TcpStream::connect(self.how.listen).await?;
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await?;
+        let value = answer.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        Ok(value)
     }
 }
 
@@ -53,22 +89,47 @@ impl Drop for Operator {
     }
 }
 
-/// Its log is kept beside the bundles of failed tests, under the namespace's name.
-fn spawn(arguments: &[String], kubeconfig: &PathBuf, namespace: &str) -> Outcome<Child> {
-    let folder = lab::kit::bundle_root();
-    fs::create_dir_all(&folder)?;
-    let log =
-        File::options().create(true).append(true).open(folder.join(format!("{namespace}.operator.log")))?;
-    let child = Command::new(env!("CARGO_BIN_EXE_etcd-operator"))
-        .args(["--listen-addr=127.0.0.1:0"])
-        .args(arguments)
-        .env("KUBECONFIG", kubeconfig)
-        .env("MY_POD_NAMESPACE", namespace)
-        .env("MY_POD_NAME", "operator-under-test")
-        // As in a pod: the process that follows need not wait for the lease of the one before.
-        .env("MY_POD_UID", namespace)
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()?;
-    Ok(child)
+impl How {
+    fn new(
+        test: &TestNamespace<'_>,
+        name: &str,
+        netns: Option<String>,
+        arguments: Vec<String>,
+    ) -> Outcome<Self> {
+        // Free a moment ago: good enough for a test, and stable over restarts.
+        let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let (kubeconfig, namespace) = (test.lab.kubeconfig(), test.name.clone());
+        Ok(Self { name: name.to_owned(), netns, arguments, kubeconfig, namespace, listen })
+    }
+
+    /// Beside the bundles of failed tests.
+    fn log(&self) -> PathBuf {
+        lab::kit::bundle_root().join(format!("{}.{}.log", self.namespace, self.name))
+    }
+
+    fn spawn(&self) -> Outcome<Child> {
+        fs::create_dir_all(lab::kit::bundle_root())?;
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let program = env!("CARGO_BIN_EXE_etcd-operator");
+        let mut command = match &self.netns {
+            None => Command::new(program),
+            Some(netns) => {
+                let mut command = Command::new("nsenter");
+                command.args([&format!("--net=/run/netns/{netns}"), program]);
+                command
+            }
+        };
+        let child = command
+            .arg(format!("--listen-addr={}", self.listen))
+            .args(&self.arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("MY_POD_NAMESPACE", &self.namespace)
+            .env("MY_POD_NAME", &self.name)
+            // As in a pod: the process that follows need not wait for the lease of the one before.
+            .env("MY_POD_UID", format!("{}-{}", self.namespace, self.name))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Ok(child)
+    }
 }
