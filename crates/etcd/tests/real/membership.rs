@@ -2,8 +2,8 @@
 
 use super::SOON;
 use super::cluster::{Cluster, PROMPT};
-use etcd::Error;
 use etcd::process::eventually;
+use etcd::{Error, Freshness};
 use lab::programs::EtcdVersion::{self, V3_1_10, V3_3_12, V3_4_15, V3_5_35, V3_6_16};
 use rstest::rstest;
 use std::time::{Duration, Instant};
@@ -49,6 +49,28 @@ async fn a_list_is_never_stale(#[values(V3_1_10, V3_4_15, V3_6_16)] version: Etc
     let listed = eventually("the list is given", SOON, async || cluster.member(sleeper).members().await);
     let listed = listed.await.unwrap();
     assert!(listed.len() == 4 && listed.iter().any(|member| member.id == added.id), "{listed:?}");
+}
+
+/// Nor is a snapshot, where that is asked for.
+#[rstest]
+#[tokio::test]
+async fn a_proven_snapshot_has_what_its_member_slept_through(
+    #[values(V3_1_10, V3_6_16)] version: EtcdVersion,
+) {
+    let cluster = Cluster::start(version, 3).await;
+    let leader = cluster.leader().await;
+    let sleeper = (leader + 1) % 3;
+
+    cluster.places[sleeper].pause().unwrap();
+    cluster.member(leader).put("k", "needle").await.unwrap();
+    cluster.places[sleeper].resume().unwrap();
+    let started = async || cluster.member(sleeper).snapshot(Freshness::Proven).await;
+    let mut snapshot = eventually("a snapshot is given", SOON, started).await.unwrap();
+    let mut pages = Vec::new();
+    while let Some(piece) = snapshot.next().await.unwrap() {
+        pages.extend_from_slice(&piece);
+    }
+    assert!(pages.windows(6).any(|bytes| bytes == b"needle"));
 }
 
 /// A joiner whose list of peers is older than the add never starts.
