@@ -41,7 +41,8 @@ impl Operator {
     /// One of several, under its own name; on a node it hears and is heard only while that node is.
     pub fn start_as(test: &TestNamespace<'_>, name: &str, node: Option<&str>) -> Outcome<Self> {
         let layout = &test.lab.layout;
-        let netns = node.map(|node| Ok::<_, lab::Error>(layout.node_netns(layout.node(node)?))).transpose()?;
+        let netns =
+            node.map(|node| Ok::<_, lab::Error>(layout.node_netns(layout.node(node)?))).transpose()?;
         Self::run(How::new(test, name, netns, Vec::new())?)
     }
 
