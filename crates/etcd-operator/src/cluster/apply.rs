@@ -4,7 +4,7 @@ mod membership;
 mod objects;
 
 use api::{EtcdCluster, EtcdClusterStatus};
-use domain::{Moment, Plan, Step};
+use domain::{Member, Moment, Plan, Step};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use resources::ClusterError;
@@ -60,6 +60,8 @@ pub struct Hands<'a> {
     pub status: &'a mut EtcdClusterStatus,
     pub memory: &'a mut Memory,
     pub seen: &'a Seen,
+    /// The member list that the plan was made on, with our own changes since.
+    pub members: Vec<Member>,
     pub now: Moment,
 }
 
@@ -139,6 +141,7 @@ impl Hands<'_> {
         let wanted = EtcdCluster { status: Some(self.status.clone()), ..self.cluster.clone() };
         match api.replace_status(&wanted.name_any(), &PostParams::default(), &wanted).await {
             Ok(written) => {
+                debug!(cluster = %Key::of(self.cluster), step, status = ?self.status, "status written");
                 self.memory.reported = Some(tokio::time::Instant::now());
                 self.memory.own.cluster.changed(written.clone());
                 *self.cluster = written;

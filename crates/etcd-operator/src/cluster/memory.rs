@@ -64,11 +64,18 @@ impl Memory {
 
 /// The memories of all clusters.
 #[derive(Default)]
-pub struct Memories(std::sync::Mutex<BTreeMap<Key, Arc<Mutex<Memory>>>>);
+pub struct Memories(std::sync::Mutex<BTreeMap<Key, (String, Arc<Mutex<Memory>>)>>);
 
 impl Memories {
-    pub fn of(&self, key: &Key) -> Arc<Mutex<Memory>> {
-        self.lock().entry(key.clone()).or_default().clone()
+    /// Another EtcdCluster of the same name has nothing in common with the one before.
+    pub fn of(&self, key: &Key, uid: &str) -> Arc<Mutex<Memory>> {
+        let mut memories = self.lock();
+        let (of, memory) = memories.entry(key.clone()).or_default();
+        if of != uid {
+            uid.clone_into(of);
+            *memory = Arc::default();
+        }
+        memory.clone()
     }
 
     /// Forgets the clusters that are gone, and names them.
@@ -83,7 +90,7 @@ impl Memories {
         self.lock().len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Arc<Mutex<Memory>>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, Arc<Mutex<Memory>>)>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -56,8 +56,8 @@ pub async fn observe(
     source: Source,
     now: Moment,
 ) -> Result<Seen, ObserveError> {
-    let key = Key::of(cluster);
-    let (all_pods, claims, live) = objects(context, &key, memory, source).await?;
+    let owner = Owner::of(cluster);
+    let (all_pods, claims, live) = objects(context, &owner, memory, source).await?;
     let recorded = recorded(cluster);
     let built = Cluster::of(cluster)?;
     let zone = built.zone.clone();
@@ -113,23 +113,27 @@ pub async fn observe(
         memory.just_added.retain(|id| list.iter().any(|member| member.id == *id));
     }
 
-    let services = services(context, &key, memory);
+    // Claims of members that left stay where the spec says so, and are nobody's concern any more.
+    let retains = cluster.spec.pod().retention().retains_when_scaled() && members.known().is_some();
+    let retained = |claim: &domain::Claim| retains && !known.contains(&claim.name);
+
+    let services = services(context, &owner, memory);
     let has = |wanted: &Service| services.iter().any(|service| serves_as(service, wanted));
     let observation = Observation {
         headless_service: has(&resources::headless_service(&built)),
         client_service: has(&resources::client_service(&built)),
-        budget: budget(context, &key, memory),
+        budget: budget(context, &owner, memory),
         image_checks: all_pods
             .iter()
             .filter(|pod| pods::is_image_check(pod))
             .filter_map(|pod| pods::image_check(pod))
             .collect(),
-        claims: claims.iter().map(|claim| pods::claim(claim)).collect(),
+        claims: claims.iter().map(|claim| pods::claim(claim)).filter(|claim| !retained(claim)).collect(),
         hash_checks: memory.hash_checks.clone(),
         heard: memory.heard.clone(),
         leaderless_since: memory.leaderless_since,
         just_added: memory.just_added.clone(),
-        fresh_names: fresh_names(&key.name),
+        fresh_names: fresh_names(&owner.key.name),
         recorded,
         agreed,
         pods,
@@ -148,38 +152,54 @@ type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);
 /// Pods and claims, and whether the API server itself was asked.
 async fn objects(
     context: &Context,
-    key: &Key,
+    owner: &Owner,
     memory: &mut Memory,
     source: Source,
 ) -> Result<Objects, ObserveError> {
     if source == Source::Caches && !memory.distrust {
         let (pods, pods_trusted) =
-            memory.own.pods.over(context.watches.pods.state_filter(|pod| belongs(pod, key)));
+            memory.own.pods.over(context.watches.pods.state_filter(|pod| owner.has(pod)));
         let (claims, claims_trusted) =
-            memory.own.claims.over(context.watches.claims.state_filter(|claim| belongs(claim, key)));
+            memory.own.claims.over(context.watches.claims.state_filter(|claim| owner.has(claim)));
         if pods_trusted && claims_trusted {
             return Ok((pods, claims, false));
         }
     }
+    let key = &owner.key;
     let ours = ListParams::default().labels(&format!("{}={}", labels::CLUSTER, key.name));
     let pods: Api<v1::Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let claims: Api<Claim> = Api::namespaced(context.client.clone(), &key.namespace);
     let (pods, claims) = tokio::try_join!(pods.list(&ours), claims.list(&ours))?;
-    let pods: Vec<_> = pods.items.into_iter().map(Arc::new).collect();
-    let claims: Vec<_> = claims.items.into_iter().map(Arc::new).collect();
+    let pods: Vec<_> = pods.items.into_iter().filter(|pod| owner.has(pod)).map(Arc::new).collect();
+    let claims: Vec<_> = claims.items.into_iter().filter(|claim| owner.has(claim)).map(Arc::new).collect();
     memory.own.pods.settle(&pods);
     memory.own.claims.settle(&claims);
     memory.distrust = false;
     Ok((pods, claims, true))
 }
 
-fn belongs<K: ResourceExt>(object: &K, key: &Key) -> bool {
-    object.meta().namespace.as_deref() == Some(&key.namespace)
-        && object.labels().get(labels::CLUSTER) == Some(&key.name)
+/// Whose objects count. Those of an EtcdCluster of the same name that was deleted are not ours, though they may still
+/// be there; those that nobody owns were left behind for us.
+struct Owner {
+    key: Key,
+    uid: String,
 }
 
-fn services(context: &Context, key: &Key, memory: &mut Memory) -> Vec<Arc<Service>> {
-    let cached = context.watches.services.state_filter(|service| belongs(service, key));
+impl Owner {
+    fn of(cluster: &EtcdCluster) -> Self {
+        Self { key: Key::of(cluster), uid: cluster.uid().unwrap_or_default() }
+    }
+
+    fn has<K: ResourceExt>(&self, object: &K) -> bool {
+        let owners = object.owner_references();
+        object.meta().namespace.as_deref() == Some(&self.key.namespace)
+            && object.labels().get(labels::CLUSTER) == Some(&self.key.name)
+            && (owners.is_empty() || owners.iter().any(|owner| owner.uid == self.uid))
+    }
+}
+
+fn services(context: &Context, owner: &Owner, memory: &mut Memory) -> Vec<Arc<Service>> {
+    let cached = context.watches.services.state_filter(|service| owner.has(service));
     memory.own.services.over(cached).0
 }
 
@@ -197,10 +217,10 @@ fn serves_as(service: &Service, wanted: &Service) -> bool {
         && facts(service) == facts(wanted)
 }
 
-fn budget(context: &Context, key: &Key, memory: &mut Memory) -> Option<u32> {
-    let cached = context.watches.budgets.state_filter(|budget| belongs(budget, key));
+fn budget(context: &Context, owner: &Owner, memory: &mut Memory) -> Option<u32> {
+    let cached = context.watches.budgets.state_filter(|budget| owner.has(budget));
     let (budgets, _) = memory.own.budgets.over(cached);
-    let name = names::disruption_budget(&key.name);
+    let name = names::disruption_budget(&owner.key.name);
     let budget = budgets.iter().find(|budget| budget.name_any() == name)?;
     match budget.spec.as_ref()?.min_available.as_ref()? {
         IntOrString::Int(number) => u32::try_from(*number).ok(),

@@ -66,7 +66,8 @@ pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
         claim: annotation(annotations::VOLUME_UID).map(Uid::from),
         created,
         changed: patched.map_or(created, |patched| patched.max(created)),
-        updated: etcd_status(pod).is_none_or(|status| same_image(&status.image, image)),
+        updated: etcd_status(pod)
+            .is_none_or(|status| same_image(&status.image, image) || started_since(status, patched)),
     }
 }
 
@@ -188,16 +189,24 @@ fn split_image(image: &str) -> (&str, Option<Version>) {
     }
 }
 
-/// The kubelet writes names out in full, or a digest, which compares with nothing.
+/// Our change reached the container. An image has many names, and the kubelet may write any of them: here they cannot
+/// mislead.
+fn started_since(status: &ContainerStatus, patched: Option<Moment>) -> bool {
+    let started =
+        status.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|r| r.started_at.as_ref());
+    // Times of containers are in whole seconds.
+    let later = |patched: Moment| moment(started).0 >= patched.0 + 1000;
+    started.is_some() && patched.is_some_and(later)
+}
+
+/// The kubelet writes names out in full, or a digest, or another name of the same image, such as the `latest` that a
+/// person used on that node: what names no version compares with nothing. The member itself tells its version.
 fn same_image(running: &str, wanted: &str) -> bool {
     let full = |image: &str| {
         let short = image.strip_prefix("docker.io/").unwrap_or(image);
         short.strip_prefix("library/").unwrap_or(short).to_owned()
     };
-    running.is_empty()
-        || running.starts_with("sha256:")
-        || running.contains('@')
-        || full(running) == full(wanted)
+    split_image(running).1.is_none() || running.contains('@') || full(running) == full(wanted)
 }
 
 #[cfg(test)]
@@ -284,6 +293,8 @@ mod tests {
     #[case("docker.io/library/etcd:v3.5.16", "etcd:v3.5.16", true)]
     #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.16", true)]
     #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.35", false)]
+    #[case("quay.io/coreos/etcd:latest", "quay.io/coreos/etcd:v3.5.35", true)]
+    #[case("quay.io/coreos/etcd@sha256:abc", "quay.io/coreos/etcd:v3.5.35", true)]
     #[case("sha256:abc", "quay.io/coreos/etcd:v3.5.35", true)]
     #[case("", "quay.io/coreos/etcd:v3.5.35", true)]
     fn what_runs_is_compared_with_what_is_wanted(
@@ -292,5 +303,19 @@ mod tests {
         #[case] same: bool,
     ) {
         assert_eq!(same_image(running, wanted), same);
+    }
+
+    #[test]
+    fn a_container_that_started_after_our_change_runs_it_under_whatever_name() {
+        let pod = pod(json!({"phase": "Running", "containerStatuses": [{
+            "name": "etcd", "image": "mirror.example/etcd:v3.5.16", "imageID": "", "ready": true, "restartCount": 1,
+            "state": {"running": {"startedAt": "2026-01-01T00:01:00Z"}},
+        }]}));
+        let started = moment(Some(&Time("2026-01-01T00:01:00Z".parse().unwrap())));
+        let second = std::time::Duration::from_secs(1);
+        assert!(!member(&pod, None).updated);
+        assert!(!member(&pod, Some(started)).updated);
+        assert!(!member(&pod, Some(started + second)).updated);
+        assert!(member(&pod, Some(Moment(started.0 - 1000))).updated);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::EtcdCluster;
 use domain::{Moment, Plan, Rule, Step};
 use jiff::Timestamp;
-use kube::Resource;
 use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
 use resources::Cluster;
 use thiserror::Error;
 use tracing::debug;
@@ -68,7 +68,7 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
         }
     };
     let key = Key::of(cluster);
-    let remembered = context.memories.of(&key);
+    let remembered = context.memories.of(&key, &cluster.uid().unwrap_or_default());
     let mut remembered = remembered.lock().await;
     let memory = &mut *remembered;
     let (mut newest, _) = memory.own.cluster.over(vec![Arc::new(cluster.clone())]);
@@ -85,13 +85,15 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
         &plan.report,
     );
     let due = due(&plan, report::news(cluster.status.as_ref(), &status), memory);
-    let mut hands = Hands { context, cluster: &mut cluster, status: &mut status, memory, seen: &seen, now };
-    if due && hands.record("WriteStatus").await? != Outcome::Done {
-        return Ok(Action::requeue(Duration::ZERO));
+    let members = seen.observation.members.known().cloned().unwrap_or_default();
+    let mut hands =
+        Hands { context, cluster: &mut cluster, status: &mut status, memory, seen: &seen, members, now };
+    if due == Some(Duration::ZERO) && hands.record("WriteStatus").await? != Outcome::Done {
+        return Ok(Action::requeue(WAIT));
     }
     let outcome = hands.apply(&plan).await;
     // Announced once status says so, whichever write that was.
-    if due || records(&plan) {
+    if due == Some(Duration::ZERO) || records(&plan) {
         for event in &events {
             context.publish(&cluster, event).await;
         }
@@ -99,10 +101,11 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
     Ok(match outcome? {
         Outcome::Done if !plan.actions.is_empty() => Action::requeue(Duration::ZERO),
         Outcome::Done => {
-            plan.wake_after.map_or_else(Action::await_change, |wake| Action::requeue(wake.min(REST)))
+            let unsaid = due.filter(|wait| !wait.is_zero());
+            let wake = [plan.wake_after, unsaid].into_iter().flatten().min();
+            wake.map_or_else(Action::await_change, |wake| Action::requeue(wake.min(REST)))
         }
-        Outcome::Wait(_) => Action::requeue(WAIT),
-        Outcome::Stale(_) => Action::requeue(WAIT),
+        Outcome::Wait(_) | Outcome::Stale(_) => Action::requeue(WAIT),
     })
 }
 
@@ -125,17 +128,13 @@ async fn planned(
     Ok((plan, seen))
 }
 
-/// Whether status is written now: big news at once, small news when all is quiet or enough time has passed.
-fn due(plan: &Plan, news: News, memory: &Memory) -> bool {
-    match news {
-        News::None => false,
-        // The step writes it along.
-        _ if records(plan) => false,
-        News::Big => true,
-        News::Small => {
-            plan.rule == Rule::Steady || memory.reported.is_none_or(|at| at.elapsed() >= report::COMPANY)
-        }
-    }
+/// When status is written: at once when all is quiet, else not too soon after the last time, so that what changes
+/// together is written together. `None`: there is nothing to write, or a step writes it along.
+fn due(plan: &Plan, news: News, memory: &Memory) -> Option<Duration> {
+    let pause = news.pause().filter(|_| !records(plan))?;
+    let quiet = plan.rule == Rule::Steady;
+    let since = memory.reported.map_or(Duration::MAX, |at| at.elapsed());
+    Some(if quiet { Duration::ZERO } else { pause.saturating_sub(since) })
 }
 
 fn records(plan: &Plan) -> bool {

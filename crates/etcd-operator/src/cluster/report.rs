@@ -9,9 +9,6 @@ use domain::{ConditionKind, Event, Name, Phase, Report, Severity, Truth};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-/// While much is under way, small news waits for company.
-pub const COMPANY: Duration = Duration::from_secs(5);
-
 /// How much two statuses differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
@@ -20,6 +17,17 @@ pub enum News {
     Small,
     /// A condition turned, or something that others wait for.
     Big,
+}
+
+impl News {
+    /// How long after the last write it is worth another, while much is under way.
+    pub fn pause(self) -> Option<Duration> {
+        match self {
+            Self::None => None,
+            Self::Small => Some(Duration::from_secs(5)),
+            Self::Big => Some(Duration::from_secs(1)),
+        }
+    }
 }
 
 /// The status that `report` asks for; what it does not speak of stays.

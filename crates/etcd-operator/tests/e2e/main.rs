@@ -1,4 +1,9 @@
 //! The operator on the lab: real kubelets, real etcd, and clients that write and read all the time.
 
+mod heal;
 mod life;
+mod quorum;
+mod rollout;
+mod scale;
 mod support;
+mod upgrade;

@@ -26,6 +26,7 @@ impl Hands<'_> {
         match voter.add_member(vec![url], learner).await {
             Ok(added) => {
                 self.memory.just_added.insert(added.id);
+                self.members.extend(named(vec![added], &self.seen.zone));
                 Ok(Outcome::Done)
             }
             Err(error) => sorted("AddMember", error),
@@ -33,21 +34,29 @@ impl Hands<'_> {
     }
 
     pub(super) async fn promote(&mut self, id: MemberId) -> Result<Outcome, ApplyError> {
-        match self.voter().await {
-            Ok(voter) => ended("Promote", voter.promote(id).await),
-            Err(why) => Ok(why),
+        let voter = match self.voter().await {
+            Ok(voter) => voter,
+            Err(why) => return Ok(why),
+        };
+        let outcome = ended("Promote", voter.promote(id).await)?;
+        for member in self.members.iter_mut().filter(|member| outcome == Outcome::Done && member.id == id) {
+            member.learner = false;
         }
+        Ok(outcome)
     }
 
     pub(super) async fn remove_member(&mut self, id: MemberId) -> Result<Outcome, ApplyError> {
-        match self.voter_but(Some(id)).await {
-            Ok(voter) => ended("RemoveMember", voter.remove_member(id).await),
-            Err(why) => Ok(why),
-        }
+        let voter = match self.voter_but(Some(id)).await {
+            Ok(voter) => voter,
+            Err(why) => return Ok(why),
+        };
+        let outcome = ended("RemoveMember", voter.remove_member(id).await)?;
+        self.members.retain(|member| outcome != Outcome::Done || member.id != id);
+        Ok(outcome)
     }
 
     pub(super) async fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<Outcome, ApplyError> {
-        let leader = self.members().iter().find(|member| member.id == from);
+        let leader = self.members.iter().find(|member| member.id == from);
         let Some(link) = leader.and_then(|leader| self.seen.links.get(&leader.name)) else {
             return Ok(Outcome::Stale("the leader cannot be reached".into()));
         };
@@ -76,11 +85,11 @@ impl Hands<'_> {
 
     /// A voter that sees the member list as the plan did: the leader where that may be, anyone else otherwise.
     async fn voter_but(&self, avoided: Option<MemberId>) -> Result<etcd::Member, Outcome> {
-        let mut voters: Vec<_> = self.members().iter().filter(|member| !member.learner).collect();
+        let mut voters: Vec<_> = self.members.iter().filter(|member| !member.learner).collect();
         let leader =
             self.seen.observation.statuses.values().filter_map(Read::known).find_map(|status| status.leader);
         voters.sort_by_key(|voter| (Some(voter.id) == avoided, Some(voter.id) != leader));
-        let planned = fingerprint(self.members());
+        let planned = fingerprint(&self.members);
         let mut why = "no voter can be asked".to_owned();
         for voter in voters {
             let Some(link) = self.seen.links.get(&voter.name) else { continue };
@@ -98,10 +107,6 @@ impl Hands<'_> {
             }
         }
         Err(Outcome::Stale(why))
-    }
-
-    fn members(&self) -> &[domain::Member] {
-        self.seen.observation.members.known().map(Vec::as_slice).unwrap_or_default()
     }
 
     fn expect(&self, member: Option<MemberId>) -> Expect {
