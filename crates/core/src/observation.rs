@@ -83,6 +83,7 @@ pub struct Recorded {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Pod {
     pub name: Name,
     pub uid: Uid,

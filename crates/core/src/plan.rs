@@ -22,6 +22,8 @@ pub struct Plan {
     /// Look again after this time even if nothing changes; `None`: only when something does.
     pub wake_after: Option<Duration>,
     pub report: Report,
+    /// Nobody answered just now, as in an election, and somebody did a moment ago: not worth writing status yet.
+    pub passing: bool,
 }
 
 /// The rules in order of urgency.
@@ -84,8 +86,10 @@ pub fn plan(spec: &Spec, seen: &Observation, now: Moment) -> Plan {
     if !seen.live && decision.actions.iter().any(|action| rests_on_absence(&action.step)) {
         decision.actions = vec![Step::ListLive.into()];
     }
+    let passing = rule == Rule::Unknown && view.silent_for_a_moment();
     Plan {
         rule,
+        passing,
         wake_after: wake_after(rule, &decision),
         why: decision.why,
         actions: decision.actions,
@@ -134,5 +138,62 @@ fn wake_after(rule: Rule, decision: &Decision) -> Option<Duration> {
         Rule::Steady => Some(POLL),
         _ if decision.stuck => Some(POLL),
         _ => Some(POLL_BUSY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::rules::scene::{NOW, Scene, healthy, on_volumes};
+
+    fn planned(scene: &Scene) -> Plan {
+        plan(&scene.spec, &scene.seen, NOW)
+    }
+
+    #[rstest]
+    #[case::steady(|_: &mut Scene| {}, Rule::Steady, Some(POLL))]
+    #[case::paused(|s: &mut Scene| s.spec.paused = true, Rule::HandsOff, None)]
+    #[case::lost_and_too_small(|s: &mut Scene| { s.lose_pod("b"); s.spec.size = 5; }, Rule::ReplaceLost, Some(Duration::ZERO))]
+    #[case::waiting(|s: &mut Scene| s.silence("b", 5), Rule::ReplaceUnresponsive, Some(POLL_BUSY))]
+    #[case::a_person_first(|s: &mut Scene| { s.silence("b", 5); s.want("3.4.1"); }, Rule::Upgrade, Some(POLL))]
+    #[case::change_of_mind(|s: &mut Scene| { s.learner("d"); s.want("3.5.17"); }, Rule::Abandon, Some(Duration::ZERO))]
+    #[case::election(|s: &mut Scene| s.blind(), Rule::Unknown, Some(POLL_BUSY))]
+    fn the_most_urgent_rule_speaks(
+        #[case] change: fn(&mut Scene),
+        #[case] rule: Rule,
+        #[case] wake: Option<Duration>,
+    ) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        let plan = planned(&scene);
+        assert_eq!((plan.rule, plan.wake_after), (rule, wake), "{}", plan.why);
+    }
+
+    #[rstest]
+    #[case::removal(|s: &mut Scene| s.lose_pod("b"))]
+    #[case::scale_down(|s: &mut Scene| s.spec.size = 1)]
+    #[case::resume(|s: &mut Scene| { *s = on_volumes("abc"); s.lose_pod("b"); })]
+    #[case::creation(|s: &mut Scene| { s.spec.size = 4; s.unstarted_learner("d"); })]
+    fn nothing_that_a_cache_could_spoil_is_done_from_one(#[case] change: fn(&mut Scene)) {
+        let mut scene = healthy("abc");
+        change(&mut scene);
+        scene.seen.live = false;
+        let steps: Vec<_> = planned(&scene).actions.into_iter().map(|action| action.step).collect();
+        assert_eq!(steps, [Step::ListLive]);
+        scene.seen.live = true;
+        assert!(planned(&scene).actions.iter().any(|action| rests_on_absence(&action.step)));
+    }
+
+    #[test]
+    fn a_moment_of_silence_is_not_news() {
+        let mut scene = healthy("abc");
+        scene.dark();
+        assert!(planned(&scene).passing);
+        for name in ["a", "b", "c"] {
+            scene.silence(name, 5);
+        }
+        assert!(!planned(&scene).passing);
     }
 }

@@ -50,7 +50,7 @@ pub struct Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Self {
-            unresponsive_after: Duration::from_secs(60),
+            unresponsive_after: Duration::from_mins(1),
             leaderless_after: Duration::from_secs(4),
             catch_up_entries: 1000,
             image_check_retry: Duration::from_secs(30),

@@ -174,20 +174,20 @@ fn recovering(view: &View, quorum: &Quorum) -> Option<Condition> {
 }
 
 fn upgrading_to(view: &View, target: Version) -> Condition {
-    let mut message = format!("upgrading to {target}");
-    if let Some(hop) = view.next_version().ok().filter(|hop| *hop != target) {
-        message += &format!(", through {hop} first");
-    }
+    let hop = view.next_version().ok().filter(|hop| *hop != target);
+    let mut message = vec![match hop {
+        Some(hop) => format!("upgrading to {target}, through {hop} first"),
+        None => format!("upgrading to {target}"),
+    }];
     if view.size() <= 2 {
-        message += &format!("; a cluster of {} does not answer while a member restarts", view.size());
+        message.push(format!("a cluster of {} does not answer while a member restarts", view.size()));
     }
-    for check in &view.seen.image_checks {
-        if let Check::Failed(reason) = &check.outcome {
-            message += &format!("; {}", upgrade::image_failure(check, reason));
-            break;
-        }
-    }
-    holds(ConditionKind::Upgrading, "Cluster upgrading", message)
+    let failed = view.seen.image_checks.iter().find_map(|check| match &check.outcome {
+        Check::Failed(reason) => Some(upgrade::image_failure(check, reason)),
+        _ => None,
+    });
+    message.extend(failed);
+    holds(ConditionKind::Upgrading, "Cluster upgrading", message.join("; "))
 }
 
 /// Something waits for a person.
@@ -259,3 +259,6 @@ fn settled_message(view: &View) -> String {
         _ => "all members are ready".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

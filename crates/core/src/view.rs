@@ -338,6 +338,13 @@ impl<'a> View<'a> {
         Quorum::Unknown(reason.clone())
     }
 
+    /// Nothing proves a loss yet, and some member was heard of too lately to speak of silence.
+    pub fn silent_for_a_moment(&self) -> bool {
+        let heard = self.seen.heard.values().max();
+        let lately = heard.is_some_and(|heard| self.now.since(*heard) < self.spec.knobs.leaderless_after);
+        lately && matches!(self.quorum(), Quorum::Unknown(_))
+    }
+
     /// Of two voters the one that has not started: without it the other cannot list members linearizably, and for the
     /// same reason its plain list is complete.
     pub fn awaited_second(&self) -> Option<&'a Member> {

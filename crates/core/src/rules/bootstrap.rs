@@ -6,25 +6,25 @@
 
 use super::Decision;
 use crate::ids::Name;
-use crate::observation::{Claim, Pod, Read};
+use crate::observation::{Claim, Observation, Pod, Read};
 use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::version::Version;
 use crate::view::View;
 
 pub fn bootstrap(view: &View) -> Option<Decision> {
-    let seen = view.seen;
-    if seen.recorded.cluster.is_some() {
+    let Observation { recorded, pods, claims, .. } = view.seen;
+    if recorded.cluster.is_some() {
         return None;
     }
     let version = match view.target() {
         Ok(version) => version,
         Err(refusal) => return Decision::stuck(refusal.to_string()),
     };
-    let names = seen.pods.iter().map(|pod| &pod.name).chain(seen.claims.iter().map(|claim| &claim.name));
-    match &seen.recorded.seed {
-        None if seen.pods.is_empty() && seen.claims.is_empty() => first_step(view, version),
-        Some(seed) if names.into_iter().all(|name| name == seed) => raise_seed(view, seed, version),
+    let mut names = pods.iter().map(|pod| &pod.name).chain(claims.iter().map(|claim| &claim.name));
+    match &recorded.seed {
+        None if pods.is_empty() && claims.is_empty() => first_step(view, version),
+        Some(seed) if names.all(|name| name == seed) => raise_seed(view, seed, version),
         _ => adopt(view, version),
     }
 }

@@ -1,7 +1,7 @@
 //! Members that are gone, that lost their pod, or that never answer.
 
 use super::Decision;
-use crate::observation::{Member, PodPhase};
+use crate::observation::{Member, Pod, PodPhase};
 use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::view::{Data, View};
@@ -93,11 +93,13 @@ pub fn replace_unresponsive(view: &View) -> Option<Decision> {
 fn silent(view: &View, member: &Member) -> Option<Decision> {
     let name = &member.name;
     let silent_for = view.silent_for(member);
+    // An image that fails is blamed at once; a pod that was made or changed just now is not.
+    let image_fails = view.pod(name).is_some_and(Pod::image_fails);
+    if silent_for < view.spec.knobs.unresponsive_after && !image_fails {
+        return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
+    }
     if let Some(culprit) = suspect(view, member) {
         return Decision::stuck(format!("{name} does not answer: {culprit}"));
-    }
-    if silent_for < view.spec.knobs.unresponsive_after {
-        return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
     }
     if !view.survives_removal(member) {
         return Decision::wait(format!("{name} does not answer, and the others have no quorum to spare"));
@@ -239,6 +241,15 @@ mod tests {
         s.silence("b", 600);
         s.pod("b").waiting = Some("ImagePullBackOff".into());
     }, "stuck", "stuck")]
+    #[case::image_cannot_be_pulled_from_the_start(|s: &mut Scene| {
+        s.silence("b", 1);
+        s.pod("b").waiting = Some("ErrImagePull".into());
+    }, "stuck", "stuck")]
+    #[case::upgraded_just_now(|s: &mut Scene| {
+        s.crash("b", 1);
+        s.pod("b").version = Version::new(3, 6, 16);
+        s.pod("b").changed = Moment(NOW.0 - 1_000);
+    }, "wait", "wait")]
     #[case::never_came_back_from_its_upgrade(|s: &mut Scene| {
         s.crash("b", 600);
         s.pod("b").version = Version::new(3, 6, 16);

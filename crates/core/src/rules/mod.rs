@@ -13,7 +13,7 @@ pub mod quorum;
 mod rollout;
 pub mod scale;
 #[cfg(test)]
-mod scene;
+pub mod scene;
 pub mod serve;
 pub mod stray;
 pub mod template;
@@ -32,6 +32,7 @@ pub struct Decision {
     pub stuck: bool,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "rules return an Option, and these end them")]
 impl Decision {
     pub fn act<A: Into<Action>>(
         why: impl Into<String>,

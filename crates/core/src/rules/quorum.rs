@@ -30,21 +30,25 @@ pub fn unknown(view: &View) -> Option<Decision> {
 pub fn story(view: &View) -> String {
     let voters = view.known_voters();
     let (down, up): (Vec<&Name>, Vec<&Name>) = voters.iter().partition(|name| view.proven_down(name));
-    let lost: Vec<&Name> = down.iter().copied().filter(|name| !has_data(view, name)).collect();
-    let list = |names: &[&Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let mut story = if down.is_empty() {
-        format!("the members know of no leader: {}", list(&up))
+    let (kept, gone): (Vec<&Name>, Vec<&Name>) = down.iter().partition(|name| has_data(view, name));
+    let named = |names: &[&Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut story = Vec::new();
+    story.push(if down.is_empty() {
+        format!("the members know of no leader: {}", named(&up))
     } else {
-        format!("{} of {} members are down: {}", down.len(), voters.len(), list(&down))
-    };
-    if down.len() - lost.len() > 0 {
-        story += "; members that still have their data come back as soon as their pods can run: look at their events and logs";
+        format!("{} of {} members are down: {}", down.len(), voters.len(), named(&down))
+    });
+    if !kept.is_empty() {
+        let kept = named(&kept);
+        story.push(format!("{kept} still have their data and come back as soon as their pods can run: look at their events and logs"));
     }
-    if voters.len() - lost.len() < crate::quorum::quorum(voters.len().max(1)) {
-        story +=
-            &format!("; the data of {} is gone: create an EtcdRestore to bring back a backup", list(&lost));
+    if voters.len() - gone.len() < crate::quorum::quorum(voters.len()) {
+        story.push(format!(
+            "the data of {} is gone: create an EtcdRestore to bring back a backup",
+            named(&gone)
+        ));
     }
-    story
+    story.join("; ")
 }
 
 fn has_data(view: &View, name: &Name) -> bool {

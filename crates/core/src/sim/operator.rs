@@ -42,7 +42,7 @@ impl World {
                 break;
             }
             if matches!(step, Step::RecordCluster { .. }) {
-                self.recorded.voters = round.plan.report.voters.clone();
+                self.recorded.voters.clone_from(&round.plan.report.voters);
                 self.recorded.version = round.plan.report.current_version;
             }
             round.done += 1;

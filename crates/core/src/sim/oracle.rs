@@ -73,7 +73,7 @@ impl World {
     }
 
     fn voter_names(&self, id: ClusterId) -> Vec<Name> {
-        let voters = self.clusters.get(&id).into_iter().flat_map(|cluster| cluster.voters());
+        let voters = self.clusters.get(&id).into_iter().flat_map(super::Cluster::voters);
         voters.map(|voter| voter.name.clone()).collect()
     }
 
