@@ -107,7 +107,7 @@ pub struct Pod {
     /// The UID of the claim that it was created with.
     pub claim: Option<Uid>,
     pub created: Moment,
-    /// When it was created, or its image last changed by us: the later of the two.
+    /// When it was created, etcd first ran in it, or its image was last changed by us: the latest of these.
     pub changed: Moment,
     /// False while the etcd container is visibly not yet the one of the patched image (the image in the container's
     /// status is another). True where there is nothing to compare.

@@ -63,6 +63,12 @@ impl Pod {
         self.node.as_ref().is_some_and(|node| matches!(node.state, NodeState::NotReady | NodeState::Gone))
     }
 
+    /// Its node takes care of it and has not got as far as etcd: the image is pulled, the volume attached.
+    pub(crate) fn in_the_making(&self) -> bool {
+        let placed = self.node.is_some() && !self.node_lost();
+        self.phase == PodPhase::Pending && placed && self.waiting.is_none() && !self.deleting
+    }
+
     pub(crate) fn image_fails(&self) -> bool {
         self.waiting.as_deref().is_some_and(|reason| IMAGE_REASONS.contains(&reason))
     }

@@ -1,10 +1,15 @@
 //! Members that are gone, that lost their pod, or that never answer.
 
+use std::time::Duration;
+
 use super::Decision;
 use crate::observation::{Member, Pod, PodPhase};
 use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::view::{Data, View};
+
+/// How long a pod may take until etcd runs in it: large images and slow volumes are no fault of the member.
+const IN_THE_MAKING: Duration = Duration::from_mins(5);
 
 /// Its data is proven gone: remove the member by ID while the rest keep quorum. Scaling then adds a new one.
 pub fn replace_lost(view: &View) -> Option<Decision> {
@@ -95,7 +100,10 @@ fn silent(view: &View, member: &Member) -> Option<Decision> {
     let silent_for = view.silent_for(member);
     // An image that fails is blamed at once; a pod that was made or changed just now is not.
     let image_fails = view.pod(name).is_some_and(Pod::image_fails);
-    if silent_for < view.spec.knobs.unresponsive_after && !image_fails {
+    let bears = view.spec.knobs.unresponsive_after;
+    let bears =
+        if view.pod(name).is_some_and(Pod::in_the_making) { bears.max(IN_THE_MAKING) } else { bears };
+    if silent_for < bears && !image_fails {
         return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
     }
     if let Some(culprit) = suspect(view, member) {
@@ -162,7 +170,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use std::time::Duration;
 
     use super::super::scene::{NOW, Scene, healthy, on_volumes};
     use crate::ids::MemberId;
@@ -228,6 +235,19 @@ mod tests {
         s.silence("b", 200);
         s.pod("b").changed = Moment(NOW.0 - 30_000);
     }, "wait", "wait")]
+    #[case::image_still_being_pulled(|s: &mut Scene| {
+        s.silence("b", 299);
+        s.pod("b").phase = PodPhase::Pending;
+    }, "wait", "wait")]
+    #[case::image_never_pulled(|s: &mut Scene| {
+        s.silence("b", 300);
+        s.pod("b").phase = PodPhase::Pending;
+    }, "remove b, delete pod b", "delete pod b")]
+    #[case::finds_no_node(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.pod("b").phase = PodPhase::Pending;
+        s.pod("b").node = None;
+    }, "remove b, delete pod b", "delete pod b")]
     #[case::node_down(|s: &mut Scene| {
         s.silence("b", 61);
         s.pod("b").node.as_mut().unwrap().state = NodeState::NotReady;

@@ -33,11 +33,21 @@ pub fn story(view: &View) -> String {
     let (kept, gone): (Vec<&Name>, Vec<&Name>) = down.iter().partition(|name| has_data(view, name));
     let named = |names: &[&Name]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     let mut story = Vec::new();
-    story.push(if down.is_empty() {
-        format!("the members know of no leader: {}", named(&up))
-    } else {
-        format!("{} of {} members are down: {}", down.len(), voters.len(), named(&down))
-    });
+    let of_all = |names: &[&Name], what: &str| {
+        format!("{} of {} members {what}: {}", names.len(), voters.len(), named(names))
+    };
+    if !down.is_empty() {
+        story.push(of_all(&down, "are down"));
+    }
+    // A member that restarted without a quorum is silent too: that is named only where it is the cause.
+    if up.len() >= crate::quorum::quorum(voters.len()) {
+        let silent: Vec<&Name> = up.iter().copied().filter(|name| view.status(name).is_none()).collect();
+        story.push(if silent.is_empty() {
+            format!("{} know of no leader: look at the network between them", named(&up))
+        } else {
+            of_all(&silent, "do not answer") + "; look at their nodes and logs"
+        });
+    }
     if !kept.is_empty() {
         let kept = named(&kept);
         story.push(format!("{kept} still have their data and come back as soon as their pods can run: look at their events and logs"));
@@ -222,16 +232,24 @@ mod tests {
         assert_eq!(scene.ask(unknown), says);
     }
 
-    #[test]
-    fn the_story_names_members_and_the_next_step() {
+    #[rstest]
+    #[case::gone(
+        |s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); s.dark(); },
+        "2 of 3 members are down: b, c; the data of b, c is gone: create an EtcdRestore to bring back a backup"
+    )]
+    #[case::hanging(
+        |s: &mut Scene| { s.silence("b", 5); s.silence("c", 5); },
+        "2 of 3 members do not answer: b, c; look at their nodes and logs"
+    )]
+    #[case::one_crashes_and_one_hangs(
+        |s: &mut Scene| { s.crash("b", 60); s.silence("c", 5); },
+        "1 of 3 members are down: b; 1 of 3 members do not answer: c; look at their nodes and logs; \
+         b still have their data and come back as soon as their pods can run: look at their events and logs"
+    )]
+    #[case::apart(|_: &mut Scene| {}, "a, b, c know of no leader: look at the network between them")]
+    fn the_story_names_members_and_the_next_step(#[case] change: fn(&mut Scene), #[case] told: &str) {
         let mut scene = healthy("abc");
-        scene.lose_pod("b");
-        scene.lose_pod("c");
-        scene.dark();
-        let told = story(&scene.view());
-        assert_eq!(
-            told,
-            "2 of 3 members are down: b, c; the data of b, c is gone: create an EtcdRestore to bring back a backup"
-        );
+        change(&mut scene);
+        assert_eq!(story(&scene.view()), told);
     }
 }

@@ -17,5 +17,5 @@ mod tests;
 pub use etcd::{Cluster, Refused, Voice};
 pub use faults::Fault;
 pub use observe::Glitch;
-pub use operator::Round;
+pub use operator::{Intent, Round};
 pub use world::{Arms, Disk, Memory, Process, SimClaim, SimPod, World, spec};

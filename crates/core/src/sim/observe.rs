@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    fn pod_seen(&self, name: &Name, pod: &SimPod) -> Pod {
+    pub(super) fn pod_seen(&self, name: &Name, pod: &SimPod) -> Pod {
         let (phase, waiting, updated) = match &pod.process {
             _ if pod.failed => (PodPhase::Failed, None, true),
             _ if pod.node.is_none() => (PodPhase::Pending, None, true),

@@ -3,11 +3,18 @@
 use super::observe::Glitch;
 use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
 use crate::ids::{Name, Uid};
-use crate::observation::{Check, HashCheck, ImageCheck};
+use crate::observation::{Check, HashCheck, ImageCheck, Observation, Recorded};
 use crate::plan::{Plan, plan};
 use crate::spec::Storage;
 use crate::step::Step;
 use crate::version::Version;
+
+/// A plan, and what it was made from: its preconditions hold against that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Intent {
+    pub plan: Plan,
+    seen: Observation,
+}
 
 /// How one round went.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,21 +29,55 @@ pub struct Round {
 impl World {
     /// One reconcile. With `crash_after`, the process dies after that many steps and forgets.
     pub fn reconcile(&mut self, glitch: &Glitch, crash_after: Option<usize>) -> Round {
-        let seen = self.observe(false, glitch);
+        let intent = self.intend(glitch);
+        self.judge(&intent.seen, &intent.plan);
+        let round = self.carry_out(&intent, crash_after, Self::judge_step);
+        if crash_after.is_some() {
+            self.memory = Memory::default();
+        } else {
+            self.write_status(&round.plan);
+        }
+        round
+    }
+
+    /// Looks and plans, and leaves it at that for now.
+    pub fn intend(&mut self, glitch: &Glitch) -> Intent {
+        let mut seen = self.observe(false, glitch);
         let mut next = plan(&self.spec, &seen, self.now);
-        let mut seen = seen;
         if next.actions.iter().any(|action| action.step == Step::ListLive) {
             seen = self.observe(true, glitch);
             next = plan(&self.spec, &seen, self.now);
         }
-        self.judge(&seen, &next);
-        let steps: Vec<_> = next.actions.iter().map(|action| action.step.clone()).collect();
-        let mut round = Round { plan: next, done: 0, failed: None };
-        for step in &steps {
+        Intent { plan: next, seen }
+    }
+
+    /// Another operator, which believed that it leads, carries out what it once intended. It cannot know what this costs
+    /// in quorum by now; but data, identity and the laws of the world stand.
+    pub fn rival_acts(&mut self, intent: &Intent) -> Round {
+        let memory = std::mem::take(&mut self.memory);
+        let round = self.carry_out(intent, None, Self::judge_data);
+        self.memory = memory;
+        round
+    }
+
+    fn carry_out(
+        &mut self,
+        intent: &Intent,
+        crash_after: Option<usize>,
+        judge: fn(&mut Self, &Step),
+    ) -> Round {
+        let mut round = Round { plan: intent.plan.clone(), done: 0, failed: None };
+        let mut recorded = intent.seen.recorded.clone();
+        for action in &intent.plan.actions {
+            let step = &action.step;
             if crash_after.is_some_and(|limit| round.done >= limit) {
                 break;
             }
-            self.judge_step(step);
+            if let Err(reason) = self.as_seen(step, &intent.seen, &recorded) {
+                round.failed = Some(reason);
+                break;
+            }
+            judge(self, step);
             if let Err(reason) = self.apply(step) {
                 round.failed = Some(reason);
                 break;
@@ -45,14 +86,27 @@ impl World {
                 self.recorded.voters.clone_from(&round.plan.report.voters);
                 self.recorded.version = round.plan.report.current_version;
             }
+            if matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. }) {
+                recorded.clone_from(&self.recorded);
+            }
             round.done += 1;
         }
-        if crash_after.is_some() {
-            self.memory = Memory::default();
-        } else {
-            self.write_status(&round.plan);
-        }
         round
+    }
+
+    /// The resource version that destructive and recording calls carry: nobody wrote the object since it was seen.
+    fn as_seen(&self, step: &Step, seen: &Observation, recorded: &Recorded) -> Result<(), String> {
+        let same = match step {
+            Step::RecordSeed { .. } | Step::RecordCluster { .. } => self.recorded == *recorded,
+            Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
+                let now = self.pods.get(name).map(|pod| self.pod_seen(name, pod));
+                let then = seen.pods.iter().find(|pod| pod.name == *name).cloned();
+                let written = |pod: crate::Pod| (pod.uid, pod.version, pod.armed, pod.serving, pod.deleting);
+                now.map(written) == then.map(written)
+            }
+            _ => true,
+        };
+        same.then_some(()).ok_or_else(|| format!("conflict: {step:?}"))
     }
 
     fn write_status(&mut self, plan: &Plan) {

@@ -37,39 +37,44 @@ impl World {
 
     /// Laws about one step, just before it is carried out.
     pub(super) fn judge_step(&mut self, step: &Step) {
+        self.judge_quorum(step);
+        self.judge_data(step);
+    }
+
+    /// No voluntary step below quorum; one or two members cannot do without.
+    fn judge_quorum(&mut self, step: &Step) {
         let Some(id) = self.recorded.cluster else { return };
-        let (voters, copies) = (self.voter_names(id), self.whole_copies(id));
-        let up = self.up_voters(id);
-        let goes = match step {
-            Step::DeletePod { name, .. }
-            | Step::PatchImage { name, .. }
-            | Step::RemoveMember { name, .. } => name,
-            Step::DeleteClaim { name, .. } => {
-                self.law(!copies.contains(name) || copies.len() > 1, || {
-                    format!("{step:?} deletes the last copy")
-                });
-                self.law(!voters.contains(name), || format!("{step:?} deletes the data of a member"));
-                return;
-            }
-            _ => return,
+        let removes = matches!(step, Step::RemoveMember { .. });
+        let (Step::DeletePod { name, .. } | Step::PatchImage { name, .. } | Step::RemoveMember { name, .. }) =
+            step
+        else {
+            return;
         };
-        if !voters.contains(goes) {
+        let (voters, up) = (self.voter_names(id), self.up_voters(id));
+        if !voters.contains(name) || (!removes && voters.len() <= 2) || up < quorum(voters.len()) {
             return;
         }
-        let itself_up = self.pods.contains_key(goes) && self.up(goes).is_some();
-        let others_up = up - usize::from(itself_up);
-        let left = if matches!(step, Step::RemoveMember { .. }) { voters.len() - 1 } else { voters.len() };
-        let removes = left < voters.len();
-        let excepted = !removes && voters.len() <= 2;
-        let held = up >= quorum(voters.len());
-        self.law(!held || excepted || others_up >= quorum(left), || {
+        let left = voters.len() - usize::from(removes);
+        let others_up = up - usize::from(self.up(name).is_some());
+        self.law(others_up >= quorum(left), || {
             format!("{step:?} goes below quorum: {others_up} of {left} would be up")
         });
-        let outlives = self.claims.get(goes).is_some_and(|claim| !claim.deleting);
-        let keeps_data = matches!(step, Step::PatchImage { .. }) || (!removes && outlives);
-        self.law(keeps_data || copies != [goes.clone()], || {
-            format!("{step:?} takes the last copy of the data")
-        });
+    }
+
+    /// The last copy of the data stays, and so does the claim of every member.
+    pub(super) fn judge_data(&mut self, step: &Step) {
+        let Some(id) = self.recorded.cluster else { return };
+        let copies = self.whole_copies(id);
+        let outlives = |name| self.claims.get(name).is_some_and(|claim| !claim.deleting);
+        let taken = match step {
+            Step::DeletePod { name, .. } if !outlives(name) => name,
+            Step::RemoveMember { name, .. } | Step::DeleteClaim { name, .. } => name,
+            _ => return,
+        };
+        let member = self.voter_names(id).contains(taken);
+        let of_member = matches!(step, Step::DeleteClaim { .. }) && member;
+        self.law(!of_member, || format!("{step:?} deletes the data of a member"));
+        self.law(copies != [taken.clone()], || format!("{step:?} takes the last copy of the data"));
     }
 
     fn voter_names(&self, id: ClusterId) -> Vec<Name> {

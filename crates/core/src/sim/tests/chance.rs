@@ -18,7 +18,14 @@ enum Act {
     BadTemplate(&'static str),
     Paused(bool),
     Crash(usize),
-    Deaf { no_members: bool, whom: Option<usize>, stale: bool },
+    Deaf {
+        no_members: bool,
+        whom: Option<usize>,
+        stale: bool,
+    },
+    /// Another operator plans, and does not act yet.
+    RivalPlans,
+    RivalActs,
 }
 
 const VERSIONS: [&str; 5] = ["3.3.12", "3.4.15", "3.5.16", "3.5.35", "3.6.16"];
@@ -54,10 +61,12 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (0usize..4).prop_map(Act::Crash),
         4 => (any::<bool>(), prop::option::of(0usize..7), any::<bool>())
             .prop_map(|(no_members, whom, stale)| Act::Deaf { no_members, whom, stale }),
+        2 => Just(Act::RivalPlans),
+        2 => Just(Act::RivalActs),
     ]
 }
 
-fn perform(world: &mut World, act: &Act) {
+fn perform(world: &mut World, rival: &mut Option<Intent>, act: &Act) {
     let (mut glitch, mut crash, mut rounds) = (Glitch::default(), None, 1);
     match act {
         Act::Calm(n) => rounds = *n,
@@ -68,6 +77,11 @@ fn perform(world: &mut World, act: &Act) {
         Act::BadImage(version) => drop(world.bad_images.insert(version.parse().unwrap())),
         Act::BadTemplate(template) => drop(world.bad_templates.insert((*template).to_owned())),
         Act::Paused(paused) => world.spec.paused = *paused,
+        Act::RivalPlans => *rival = Some(world.intend(&glitch)),
+        Act::RivalActs => {
+            let round = rival.take().map(|intent| world.rival_acts(&intent));
+            assert!(world.broken.is_empty(), "{:?}\nby a rival: {round:#?}", world.broken);
+        }
         Act::Crash(after) => crash = Some(*after),
         Act::Deaf { no_members, whom, stale } => {
             glitch.no_members = *no_members;
@@ -140,8 +154,9 @@ proptest! {
     ) {
         let storage = if persistent { Storage::Persistent } else { Storage::EmptyDir };
         let mut world = World::new(spec(size, version, storage), 7);
+        let mut rival = None;
         for act in &acts {
-            perform(&mut world, act);
+            perform(&mut world, &mut rival, act);
         }
         assert_converges(&mut world);
     }
