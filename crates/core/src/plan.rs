@@ -74,7 +74,7 @@ impl Rule {
 }
 
 /// Members are polled this often at rest: a lost quorum shows within ten seconds.
-const POLL: Duration = Duration::from_secs(4);
+const POLL: Duration = Duration::from_secs(3);
 /// And this often while something is under way.
 const POLL_BUSY: Duration = Duration::from_millis(250);
 
@@ -192,7 +192,7 @@ mod tests {
         scene.dark();
         assert!(planned(&scene).passing);
         for name in ["a", "b", "c"] {
-            scene.silence(name, 5);
+            scene.silence(name, 7);
         }
         assert!(!planned(&scene).passing);
     }

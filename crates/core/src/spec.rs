@@ -51,7 +51,7 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             unresponsive_after: Duration::from_mins(1),
-            leaderless_after: Duration::from_secs(4),
+            leaderless_after: Duration::from_secs(3),
             catch_up_entries: 1000,
             image_check_retry: Duration::from_secs(30),
         }

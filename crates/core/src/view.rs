@@ -347,7 +347,9 @@ impl<'a> View<'a> {
     /// Nothing proves a loss yet, and some member was heard of too lately to speak of silence.
     pub fn silent_for_a_moment(&self) -> bool {
         let heard = self.seen.heard.values().max();
-        let lately = heard.is_some_and(|heard| self.now.since(*heard) < self.spec.knobs.leaderless_after);
+        // At rest members are asked every few seconds only, so twice that long is still a moment.
+        let moment = self.spec.knobs.leaderless_after * 2;
+        let lately = heard.is_some_and(|heard| self.now.since(*heard) < moment);
         lately && matches!(self.quorum(), Quorum::Unknown(_))
     }
 

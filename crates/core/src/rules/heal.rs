@@ -101,8 +101,7 @@ fn silent(view: &View, member: &Member) -> Option<Decision> {
     // An image that fails is blamed at once; a pod that was made or changed just now is not.
     let image_fails = view.pod(name).is_some_and(Pod::image_fails);
     let bears = view.spec.knobs.unresponsive_after;
-    let bears =
-        if view.pod(name).is_some_and(Pod::in_the_making) { bears.max(IN_THE_MAKING) } else { bears };
+    let bears = if view.pod(name).is_some_and(Pod::in_the_making) { bears.max(IN_THE_MAKING) } else { bears };
     if silent_for < bears && !image_fails {
         return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
     }
