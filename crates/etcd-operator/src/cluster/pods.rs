@@ -65,7 +65,7 @@ pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
         template: annotation(annotations::TEMPLATE_HASH).unwrap_or_default().to_owned(),
         claim: annotation(annotations::VOLUME_UID).map(Uid::from),
         created,
-        changed: patched.map_or(created, |patched| patched.max(created)),
+        changed: [patched, first_started(pod)].into_iter().flatten().fold(created, Moment::max),
         updated: etcd_status(pod)
             .is_none_or(|status| same_image(&status.image, image) || started_since(status, patched)),
     }
@@ -181,6 +181,17 @@ fn etcd_status(pod: &v1::Pod) -> Option<&ContainerStatus> {
     statuses.iter().find(|status| status.name == CONTAINER).or(statuses.first())
 }
 
+/// When etcd first ran in this pod: until then nobody could answer. Not told of a pod where it started many times.
+fn first_started(pod: &v1::Pod) -> Option<Moment> {
+    let status = etcd_status(pod)?;
+    let started = match status.restart_count {
+        0 => status.state.as_ref()?.running.as_ref()?.started_at.as_ref(),
+        1 => status.last_state.as_ref()?.terminated.as_ref()?.started_at.as_ref(),
+        _ => None,
+    };
+    started.map(|started| moment(Some(started)))
+}
+
 /// `repository:vX.Y.Z` taken apart. A colon before a slash is that of a registry's port.
 fn split_image(image: &str) -> (&str, Option<Version>) {
     match image.rsplit_once(':') {
@@ -189,14 +200,14 @@ fn split_image(image: &str) -> (&str, Option<Version>) {
     }
 }
 
-/// Our change reached the container. An image has many names, and the kubelet may write any of them: here they cannot
+/// Our change reached the container. An image has many names, and the kubelet may write any of them: its age does not
 /// mislead.
 fn started_since(status: &ContainerStatus, patched: Option<Moment>) -> bool {
-    let started =
-        status.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|r| r.started_at.as_ref());
-    // Times of containers are in whole seconds.
-    let later = |patched: Moment| moment(started).0 >= patched.0 + 1000;
-    started.is_some() && patched.is_some_and(later)
+    let running = status.state.as_ref().and_then(|state| state.running.as_ref());
+    let started = running.and_then(|running| running.started_at.as_ref());
+    // In whole seconds; a member that had only just started would not have been changed.
+    let since = |patched: Moment| moment(started).0 + 1000 > patched.0;
+    started.is_some() && patched.is_some_and(since)
 }
 
 /// The kubelet writes names out in full, or a digest, or another name of the same image, such as the `latest` that a
@@ -258,6 +269,26 @@ mod tests {
         assert!(is_member(&pod) && !is_image_check(&pod));
     }
 
+    #[rstest]
+    #[case::runs(json!({"restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:40Z"}}}), 40)]
+    #[case::crashed(json!({"restartCount": 0, "state": {"terminated": {"exitCode": 1}}}), 0)]
+    #[case::again(json!({
+        "restartCount": 1, "state": {"running": {"startedAt": "2026-01-01T00:02:00Z"}},
+        "lastState": {"terminated": {"exitCode": 1, "startedAt": "2026-01-01T00:00:40Z"}},
+    }), 40)]
+    #[case::again_and_again(json!({
+        "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:09:00Z"}},
+        "lastState": {"terminated": {"exitCode": 1, "startedAt": "2026-01-01T00:08:00Z"}},
+    }), 0)]
+    fn silence_counts_from_when_etcd_first_ran(#[case] mut etcd: Value, #[case] seconds: u64) {
+        etcd["name"] = json!("etcd");
+        etcd["image"] = json!("");
+        etcd["imageID"] = json!("");
+        etcd["ready"] = json!(false);
+        let seen = member(&pod(json!({"containerStatuses": [etcd]})), None);
+        assert_eq!(seen.changed.since(seen.created).as_secs(), seconds);
+    }
+
     #[test]
     fn a_disarmed_pod_names_no_peers() {
         let mut pod = pod(json!({}));
@@ -312,10 +343,9 @@ mod tests {
             "state": {"running": {"startedAt": "2026-01-01T00:01:00Z"}},
         }]}));
         let started = moment(Some(&Time("2026-01-01T00:01:00Z".parse().unwrap())));
-        let second = std::time::Duration::from_secs(1);
-        assert!(!member(&pod, None).updated);
-        assert!(!member(&pod, Some(started)).updated);
-        assert!(!member(&pod, Some(started + second)).updated);
-        assert!(member(&pod, Some(Moment(started.0 - 1000))).updated);
+        let updated = |patched| member(&pod, patched).updated;
+        assert!(!updated(None));
+        assert!(updated(Some(started)));
+        assert!(!updated(Some(started + std::time::Duration::from_secs(1))));
     }
 }

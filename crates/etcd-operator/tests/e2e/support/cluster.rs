@@ -101,7 +101,11 @@ impl<'a> Cluster<'a> {
         if running != size || pods.len() != size {
             return Err(format!("{} pods, {running} of them not going", pods.len()).into());
         }
-        for endpoint in self.endpoints().await? {
+        let endpoints = addresses(&pods);
+        if endpoints.len() != size {
+            return Err(format!("only {endpoints:?} have an address").into());
+        }
+        for endpoint in endpoints {
             let member = Member::connect(&endpoint, Expect::default())?;
             member.health().await?;
             let status = member.status().await?;

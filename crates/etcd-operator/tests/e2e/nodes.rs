@@ -1,0 +1,228 @@
+//! Nodes are cut off, lose their power, are drained. Alone on the lab.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use lab::kit::{TestNamespace, lab_alone};
+use lab::wait::until;
+use serde_json::{Value, json};
+
+use crate::heal::volume;
+use crate::support::{Cluster, LIMIT, Operator, Outcome, Victim};
+
+const VERSION: &str = "3.5.35";
+
+/// One cluster on emptyDir and one with volumes, spread over the nodes.
+async fn both<'a>(test: &'a TestNamespace<'a>) -> Outcome<[Cluster<'a>; 2]> {
+    let spec =
+        |pod: Value| json!({"size": 3, "version": VERSION, "memberUnresponsiveSeconds": 10, "pod": pod});
+    let empty = Cluster::create(test, "e", spec(json!({}))).await?;
+    let volumes = Cluster::create(test, "v", spec(json!({"persistentVolumeClaimSpec": volume()}))).await?;
+    tokio::try_join!(empty.settled(3, VERSION), volumes.settled(3, VERSION))?;
+    Ok([empty, volumes])
+}
+
+/// The one member of the cluster on that node.
+async fn member_on(cluster: &Cluster<'_>, node: &str) -> Outcome<Victim> {
+    let pods = cluster.pods().await?;
+    let mut there =
+        pods.iter().filter(|pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node));
+    match (there.next(), there.next()) {
+        (Some(pod), None) => cluster.victim_named(&pod.name_any()).await,
+        (one, other) => Err(format!(
+            "on {node} are {:?} and {:?}",
+            one.map(|p| p.name_any()),
+            other.map(|p| p.name_any())
+        )
+        .into()),
+    }
+}
+
+/// Three members are ready again, without that one, whose pod and claim nobody took away by force.
+async fn replaced(cluster: &Cluster<'_>, victim: &Victim) -> Outcome {
+    cluster
+        .says("to have replaced the member on the lost node", LIMIT, |status| {
+            status.members.ready.len() == 3 && !status.members.ready.contains(&victim.name)
+        })
+        .await?;
+    let left = cluster.pods_api().get(&victim.name).await?;
+    assert_eq!(left.uid(), victim.pod.uid(), "never by force from a node that does not answer");
+    Ok(())
+}
+
+/// As many claims as members that have one.
+async fn claims_fit(cluster: &Cluster<'_>, number: usize) -> Outcome {
+    let selector = ListParams::default().labels(&format!("etcd_cluster={}", cluster.name));
+    let claims = cluster.test.api::<PersistentVolumeClaim>();
+    let members = cluster.pod_names().await?;
+    until("only the members' claims", LIMIT, async || {
+        let names: BTreeSet<_> = claims.list(&selector).await?.iter().map(|claim| claim.name_any()).collect();
+        Ok(if names.len() == number && names.is_subset(&members) {
+            Ok(())
+        } else {
+            Err(format!("{names:?}"))
+        })
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cut_node_takes_a_member_and_the_operator_with_it() {
+    let (lab, _turn) = lab_alone().await.unwrap();
+    let test = TestNamespace::new(lab, "cut").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let cut_off = Operator::start_as(test, "first", Some("node3"))?;
+        let clusters = both(test).await?;
+        let standby = Operator::start_as(test, "second", None)?;
+        let [empty, volumes] = &clusters;
+        let loads = [empty.traffic().await?, volumes.traffic().await?];
+        let victims = [member_on(empty, "node3").await?, member_on(volumes, "node3").await?];
+        assert!(holder(test).await?.starts_with("first"), "the one on node3 leads");
+
+        let began = Instant::now();
+        lab.cut_node("node3")?;
+        tokio::try_join!(replaced(empty, &victims[0]), replaced(volumes, &victims[1]))?;
+        println!("replaced {:.1} s after the cut", began.elapsed().as_secs_f64());
+        assert!(holder(test).await?.starts_with("second"), "the standby took over");
+        let stopped = logged(&cut_off, "stopped leading")?.ok_or("the one that was cut off still leads")?;
+        let took_over = logged(&standby, "became leader")?.ok_or("the standby does not lead")?;
+        assert!(stopped < took_over, "stopped at {stopped}, and the other began at {took_over}");
+
+        lab.heal_node("node3")?;
+        for (cluster, victim) in clusters.iter().zip(&victims) {
+            cluster.settled(3, VERSION).await?;
+            victim.was_replaced(cluster).await?;
+        }
+        claims_fit(volumes, 3).await?;
+        let acted = acts_since(&cut_off, stopped)?;
+        assert!(acted.is_empty(), "it acted after it had lost the lease: {acted:?}");
+
+        // What is no fault of etcd's touches nobody.
+        let standing = [
+            empty.victim_named(&leader(empty).await?).await?,
+            volumes.victim_named(&leader(volumes).await?).await?,
+        ];
+        lab.restart_api_server()?;
+        lab.restart_kubelet("node1")?;
+        lab.node_ready("node1", LIMIT).await?;
+        for (cluster, leader) in clusters.iter().zip(&standing) {
+            cluster.settled(3, VERSION).await?;
+            leader.came_back(cluster, 0).await?;
+        }
+        for load in loads {
+            load.end_without_failure().await?;
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn leader(cluster: &Cluster<'_>) -> Outcome<String> {
+    Ok(cluster.get().await?.status.unwrap_or_default().leader)
+}
+
+async fn holder(test: &TestNamespace<'_>) -> Outcome<String> {
+    let lease = test.api::<Lease>().get("etcd-operator").await?;
+    Ok(lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default())
+}
+
+/// When the operator last logged this.
+fn logged(operator: &Operator, what: &str) -> Outcome<Option<Timestamp>> {
+    let log = operator.log()?;
+    let line = log.lines().rev().find(|line| line.contains(what));
+    Ok(line.map(time_of).transpose()?)
+}
+
+fn time_of(line: &str) -> Result<Timestamp, jiff::Error> {
+    line.split_whitespace().next().unwrap_or_default().parse()
+}
+
+/// Steps that it took after that time.
+fn acts_since(operator: &Operator, since: Timestamp) -> Outcome<Vec<String>> {
+    let log = operator.log()?;
+    let steps = log.lines().filter(|line| line.contains("step="));
+    let later = steps.filter(|line| time_of(line).is_ok_and(|time| time > since));
+    Ok(later.map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn a_node_without_power_and_drains_of_each_in_turn() {
+    let (lab, _turn) = lab_alone().await.unwrap();
+    let test = TestNamespace::new(lab, "nodes").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = Operator::start(test)?;
+        let clusters = both(test).await?;
+        let [empty, volumes] = &clusters;
+        let loads = [empty.traffic().await?, volumes.traffic().await?];
+        let victims = [member_on(empty, "node2").await?, member_on(volumes, "node2").await?];
+        let began = Instant::now();
+        lab.kill_node("node2")?;
+        let both = tokio::try_join!(replaced(empty, &victims[0]), replaced(volumes, &victims[1]));
+        lab.start_node("node2").await?;
+        both?;
+        println!("replaced {:.1} s after the node lost its power", began.elapsed().as_secs_f64());
+        lab.node_ready("node2", LIMIT).await?;
+        for (cluster, victim) in clusters.iter().zip(&victims) {
+            cluster.settled(3, VERSION).await?;
+            victim.was_replaced(cluster).await?;
+        }
+        claims_fit(volumes, 3).await?;
+
+        for node in ["node1", "node2", "node3"] {
+            let began = Instant::now();
+            let drained = drained(&clusters, node).await;
+            test.kubectl(&["uncordon", node]).await?;
+            drained.map_err(|error| format!("{node}: {error}"))?;
+            println!("{node} drained, all healthy elsewhere after {:.1} s", began.elapsed().as_secs_f64());
+        }
+        claims_fit(volumes, 3).await?;
+        for load in loads {
+            load.end_without_failure().await?;
+        }
+        small_ones_block(test).await
+    })
+    .await
+    .unwrap();
+}
+
+const DRAIN: [&str; 3] = ["drain", "--ignore-daemonsets", "--delete-emptydir-data"];
+
+/// The node is empty of members, and everyone is well on the others.
+async fn drained(clusters: &[Cluster<'_>; 2], node: &str) -> Outcome {
+    let test = clusters[0].test;
+    test.kubectl(&[&DRAIN[..], &[node, "--pod-selector=etcd_cluster in (e,v)", "--timeout=120s"]].concat())
+        .await?;
+    for cluster in clusters {
+        cluster.settled(3, VERSION).await?;
+        let left = member_on(cluster, node).await;
+        assert!(left.is_err(), "a member of {} is on {node}", cluster.name);
+    }
+    Ok(())
+}
+
+/// A cluster of one or two can spare nobody: a drain is refused, and the cluster says why.
+async fn small_ones_block(test: &TestNamespace<'_>) -> Outcome {
+    for size in [1, 2] {
+        let name = format!("s{size}");
+        let cluster = Cluster::create(test, &name, json!({"size": size, "version": VERSION})).await?;
+        let settled = cluster.settled(size, VERSION).await?.status.unwrap_or_default();
+        let ready = settled.conditions.iter().find(|c| c.type_ == "Ready").map(|c| c.message.clone());
+        assert!(ready.as_ref().is_some_and(|message| message.contains("drains")), "{ready:?}");
+        let pod = cluster.pods().await?.pop().ok_or("there is no pod")?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let of_it = format!("--pod-selector=etcd_cluster={name}");
+        let refused = test.kubectl(&[&DRAIN[..], &[&node, &of_it, "--timeout=6s"]].concat()).await;
+        test.kubectl(&["uncordon", &node]).await?;
+        let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("disruption budget"), "{refused}");
+        assert_eq!(cluster.pods_api().get(&pod.name_any()).await?.uid(), pod.uid());
+    }
+    Ok(())
+}

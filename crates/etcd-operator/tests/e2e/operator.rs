@@ -1,0 +1,233 @@
+//! The operator itself: killed at any moment, kept waiting by a hanging member, told to keep its hands off.
+
+use std::time::{Duration, Instant};
+
+use api::conditions::ConditionStatus;
+use domain::AlarmKind;
+use etcd::{Expect, Member};
+use futures::future::{join_all, try_join_all};
+use lab::kit::{TestNamespace, shared_lab};
+use lab::wait::until;
+use nix::sys::signal::Signal;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
+
+use crate::support::{Cluster, LIMIT, Operator, Outcome, Who, client_address, stays};
+
+const KILLS: u32 = 40;
+/// Printed, so that a run can be repeated; `OPERATOR_KILL_SEED` sets another.
+const SEED: u64 = 4;
+
+#[tokio::test]
+async fn killed_forty_times_during_scale_and_upgrade_the_end_is_the_same() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "killed").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let mut operator = Operator::start(test)?;
+        let cluster = Cluster::create(test, "c", json!({"size": 3, "version": "3.4.15"})).await?;
+        cluster.settled(3, "3.4.15").await?;
+        let load = cluster.traffic().await?;
+        let seed =
+            std::env::var("OPERATOR_KILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+        println!("OPERATOR_KILL_SEED={seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut lives = 0;
+        // Each step is reached under kills; the steps come again until there were enough.
+        for (size, version) in [(5, "3.4.15"), (5, "3.5.35"), (3, "3.5.35"), (5, "3.6.16"), (3, "3.6.16")] {
+            cluster.edit(json!({"size": size, "version": version})).await?;
+            let settled = cluster.settled(size, version);
+            tokio::pin!(settled);
+            let share = KILLS / 5;
+            for _ in 0..share {
+                let moment = Duration::from_millis(random.random_range(100..1500));
+                tokio::select! {
+                    biased;
+                    done = &mut settled => {
+                        // Too quick: the rest of the kills fall into the next step.
+                        done?;
+                        break;
+                    }
+                    () = tokio::time::sleep(moment) => {
+                        operator.restart()?;
+                        lives += 1;
+                    }
+                }
+            }
+            cluster.settled(size, version).await?;
+        }
+        // What is left over, on one more change of mind.
+        cluster.edit(json!({"size": 4})).await?;
+        while lives < KILLS {
+            tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
+            operator.restart()?;
+            lives += 1;
+        }
+        cluster.settled(4, "3.6.16").await?;
+        load.end_without_failure().await?;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_others_hang() {
+    const SINGLES: usize = 18;
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "twenty").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = Operator::start(test)?;
+        let version = "3.5.16";
+        let size = |number: usize| if number < SINGLES { 1 } else { 3 };
+        let create = async |number: usize| {
+            let spec = json!({"size": size(number), "version": version});
+            Cluster::create(test, &format!("c{number}"), spec).await
+        };
+        let clusters = try_join_all((0..SINGLES + 2).map(create)).await?;
+        try_join_all(clusters.iter().enumerate().map(|(n, cluster)| cluster.settled(size(n), version)))
+            .await?;
+
+        let (single, three) = (&clusters[0], &clusters[SINGLES]);
+        let hanging = [single.victim(Who::Leader).await?, three.victim(Who::Leader).await?];
+        hanging[0].signal(single, Signal::SIGSTOP)?;
+        hanging[1].signal(three, Signal::SIGSTOP)?;
+        single.condition("Ready", ConditionStatus::False, LIMIT).await?;
+
+        let healthy: Vec<&Cluster<'_>> =
+            clusters.iter().filter(|c| c.name != single.name && c.name != three.name).collect();
+        let served = healthy.iter().map(async |cluster| {
+            let began = Instant::now();
+            cluster.edit(json!({"paused": true})).await?;
+            cluster.says("to be paused", LIMIT, |status| status.control_paused).await?;
+            let took = began.elapsed();
+            cluster.edit(json!({"paused": false})).await?;
+            Outcome::Ok(took)
+        });
+        let served = join_all(served).await.into_iter().collect::<Outcome<Vec<_>>>()?;
+        let slowest = served.into_iter().max().unwrap_or_default();
+        println!(
+            "an edit of each of {} healthy clusters was in status after {slowest:?} at most",
+            healthy.len()
+        );
+        // One hanging member costs its own cluster a second per round; in a row, eighteen would cost far more.
+        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+
+        let other = &clusters[SINGLES + 1];
+        let lost = other.victim(Who::Other).await?;
+        test.kubectl(&["delete", "pod", &lost.name, "--wait=false"]).await?;
+        other.settled(3, version).await?;
+        lost.was_replaced(other).await?;
+
+        hanging[0].signal(single, Signal::SIGCONT)?;
+        hanging[1].signal(three, Signal::SIGCONT)?;
+        single.settled(1, version).await?;
+        three.settled(3, version).await?;
+        hanging[1].came_back(three, 0).await
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn paused_it_keeps_its_hands_off_and_heals_after() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "paused").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = Operator::start(test)?;
+        let version = "3.5.16";
+        let cluster = Cluster::create(test, "c", json!({"size": 3, "version": version})).await?;
+        cluster.settled(3, version).await?;
+        let load = cluster.traffic().await?;
+
+        // In the middle of growing.
+        cluster.edit(json!({"size": 5})).await?;
+        until("a fourth pod", LIMIT, async || {
+            let pods = cluster.pods().await.map_err(|error| lab::Error::other("pods", error))?.len();
+            Ok(if pods > 3 { Ok(()) } else { Err(pods) })
+        })
+        .await?;
+        cluster.edit(json!({"paused": true})).await?;
+        cluster.says("to be paused", LIMIT, |status| status.control_paused).await?;
+        cluster.condition("Paused", ConditionStatus::True, LIMIT).await?;
+        let lost = cluster.victim(Who::Leader).await?;
+        let mut left = cluster.pod_names().await?;
+        left.remove(&lost.name);
+        test.kubectl(&["delete", "pod", &lost.name]).await?;
+        stays("a cluster that is paused", Duration::from_secs(5), async || {
+            Ok(cluster.pod_names().await? == left)
+        })
+        .await?;
+
+        cluster.edit(json!({"paused": false})).await?;
+        let healed = cluster.settled(5, version).await?;
+        assert!(!healed.status.unwrap_or_default().control_paused);
+        load.end_without_failure().await?;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_full_database_and_a_wish_for_tls_are_told() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "told").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = Operator::start(test)?;
+        tokio::try_join!(full_database(test), wish_for_tls(test)).map(drop)
+    })
+    .await
+    .unwrap();
+}
+
+async fn full_database(test: &TestNamespace<'_>) -> Outcome {
+    let version = "3.5.16";
+    let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": "4194304"}]);
+    let cluster =
+        Cluster::create(test, "full", json!({"size": 1, "version": version, "pod": {"etcdEnv": env}}))
+            .await?;
+    cluster.settled(1, version).await?;
+    let pod = cluster.pods().await?.pop().ok_or("there is no pod")?;
+    let member = Member::connect(client_address(&pod)?, Expect::default())?;
+    let mut written = 0;
+    let refused = loop {
+        match member.put(format!("big/{written}"), vec![7_u8; 256 * 1024]).await {
+            Ok(_) if written < 100 => written += 1,
+            other => break other.err(),
+        }
+    };
+    println!("refused after {written} writes: {refused:?}");
+    let full = |status: &api::v1beta2::EtcdClusterStatus| {
+        status.conditions.iter().any(|c| c.type_ == "Alarm" && c.reason == "NoSpace")
+    };
+    cluster.says("to tell of the alarm", LIMIT, full).await?;
+    let message = cluster.event("NoSpace", LIMIT).await?;
+    assert!(message.contains("ETCD_QUOTA_BACKEND_BYTES"), "{message}");
+
+    // What the message asks a person to do.
+    for number in 0..written {
+        member.delete(format!("big/{number}")).await?;
+    }
+    member.compact(member.revision().await?).await?;
+    member.defragment().await?;
+    for alarm in member.alarms().await?.into_iter().filter(|alarm| alarm.kind == AlarmKind::NoSpace) {
+        member.disarm(alarm).await?;
+    }
+    cluster
+        .says("to tell no more of it", LIMIT, |status| !status.conditions.iter().any(|c| c.type_ == "Alarm"))
+        .await?;
+    cluster.settled(1, version).await.map(drop)
+}
+
+async fn wish_for_tls(test: &TestNamespace<'_>) -> Outcome {
+    let tls = json!({"static": {"operatorSecret": "op", "member": {"serverSecret": "server", "peerSecret": "peer"}}});
+    let cluster = Cluster::create(test, "tls", json!({"size": 1, "version": "3.5.16", "TLS": tls})).await?;
+    let refused = cluster.condition("SpecInvalid", ConditionStatus::True, LIMIT).await?;
+    assert!(refused.message.contains("spec.TLS"), "{}", refused.message);
+    cluster.event("SpecInvalid", LIMIT).await?;
+    stays("a cluster without pods", Duration::from_secs(3), async || Ok(cluster.pods().await?.is_empty()))
+        .await?;
+    cluster.edit(json!({"TLS": null})).await?;
+    cluster.settled(1, "3.5.16").await.map(drop)
+}
