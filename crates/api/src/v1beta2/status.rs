@@ -87,6 +87,10 @@ pub struct MembersStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub unready: Vec<String>,
+    /// Those of `unready` that have no vote yet: the others are a cluster without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub joining: Vec<String>,
 }
 
 /// A size for people, in MiB and rounded up to two digits, so that a growing database does not rewrite status all day.

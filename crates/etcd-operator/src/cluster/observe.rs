@@ -232,11 +232,14 @@ fn budget(context: &Context, owner: &Owner, memory: &mut Memory) -> Option<u32> 
 fn recorded(cluster: &EtcdCluster) -> Recorded {
     let Some(status) = &cluster.status else { return Recorded::default() };
     let name = |text: &String| (!text.is_empty()).then(|| Name::from(text.as_str()));
-    let listed = status.members.ready.iter().chain(&status.members.unready);
+    let members = &status.members;
+    let listed = members.ready.iter().chain(&members.unready);
+    // A quorum of voters is a quorum whatever becomes of a joiner.
+    let voters = listed.filter(|member| !members.joining.contains(member));
     Recorded {
         seed: name(&status.seed),
         cluster: u64::from_str_radix(&status.cluster_id, 16).ok().map(ClusterId),
-        voters: listed.map(|member| Name::from(member.as_str())).collect(),
+        voters: voters.map(|member| Name::from(member.as_str())).collect(),
         version: status.current_version.parse().ok(),
     }
 }
@@ -244,4 +247,23 @@ fn recorded(cluster: &EtcdCluster) -> Recorded {
 fn fresh_names(cluster: &str) -> Vec<Name> {
     let mut rng = rand::rng();
     (0..FRESH_NAMES).map(|_| names::new_member(cluster, &mut rng).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::EtcdClusterStatus;
+    use api::v1beta2::MembersStatus;
+
+    #[test]
+    fn who_has_no_vote_is_not_remembered_as_a_voter() {
+        let members = MembersStatus {
+            ready: vec!["c-1".into()],
+            unready: vec!["c-2".into(), "c-3".into()],
+            joining: vec!["c-3".into()],
+        };
+        let mut cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
+        cluster.status = Some(EtcdClusterStatus { members, ..EtcdClusterStatus::default() });
+        assert_eq!(recorded(&cluster).voters, ["c-1".into(), "c-2".into()]);
+    }
 }

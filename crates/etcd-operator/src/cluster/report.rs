@@ -33,7 +33,6 @@ impl News {
 /// The status that `report` asks for; what it does not speak of stays.
 pub fn compose(cluster: &EtcdCluster, report: &Report, now: Timestamp) -> EtcdClusterStatus {
     let old = cluster.status.clone().unwrap_or_default();
-    let names = |members: &[Name]| members.iter().map(ToString::to_string).collect::<Vec<_>>();
     let text = |value: Option<String>| value.unwrap_or_default();
     EtcdClusterStatus {
         phase: phase(report.phase),
@@ -45,13 +44,23 @@ pub fn compose(cluster: &EtcdCluster, report: &Report, now: Timestamp) -> EtcdCl
         selector: labels::selector(&labels::of_cluster(&cluster.name_any())),
         service_name: names::client_service(&cluster.name_any()),
         client_port: Some(names::CLIENT_PORT.into()),
-        members: MembersStatus { ready: names(&report.ready), unready: names(&report.unready) },
+        members: members(report),
         current_version: text(report.current_version.map(|version| version.to_string())),
         target_version: text(report.target_version.map(|version| version.to_string())),
         leader: text(report.leader.as_ref().map(ToString::to_string)),
         db_size: text(report.db_size.map(rounded_size)),
         observed_generation: cluster.metadata.generation,
         ..old
+    }
+}
+
+fn members(report: &Report) -> MembersStatus {
+    let names = |members: &[Name]| members.iter().map(ToString::to_string).collect();
+    let joining = report.unready.iter().filter(|name| !report.voters.contains(name));
+    MembersStatus {
+        ready: names(&report.ready),
+        unready: names(&report.unready),
+        joining: joining.map(ToString::to_string).collect(),
     }
 }
 
@@ -156,7 +165,7 @@ mod tests {
             size: 3,
             ready: vec!["c-1".into(), "c-2".into()],
             unready: vec!["c-3".into()],
-            voters: vec![],
+            voters: vec!["c-1".into(), "c-2".into()],
             leader: Some("c-1".into()),
             db_size: Some(20_000),
             current_version: Some(Version::new(3, 1, 10)),
@@ -186,7 +195,10 @@ mod tests {
         let status = compose(&cluster(), &report(conditions), at(7));
         assert_eq!(status.cluster_id, "cafe");
         assert_eq!((status.size, status.ready_members), (3, 2));
-        assert_eq!(status.members.unready, ["c-3"]);
+        assert_eq!(
+            (status.members.unready, status.members.joining),
+            (vec!["c-3".into()], vec!["c-3".into()])
+        );
         assert_eq!((status.current_version.as_str(), status.target_version.as_str()), ("3.1.10", ""));
         assert_eq!(status.service_name, "c-client");
         assert_eq!(status.conditions[0].observed_generation, None, "the book's conditions stay the book's");

@@ -69,12 +69,12 @@ async fn the_operator_dies_after_every_add_and_every_remove() {
         cluster.settled(1, "3.5.16").await?;
         let load = cluster.traffic().await?;
         for size in [3, 1] {
+            let mut before = cluster.listed().await?;
             cluster.edit(json!({"size": size})).await?;
             for _ in 0..2 {
-                let before = cluster.listed().await?;
-                until("the next change of membership", LIMIT, async || {
+                before = until("the next change of membership", LIMIT, async || {
                     let listed = cluster.listed().await.map_err(|e| e.to_string());
-                    Ok(listed.and_then(|now| (now != before).then_some(()).ok_or("none yet".into())))
+                    Ok(listed.and_then(|now| if now == before { Err("none yet".into()) } else { Ok(now) }))
                 })
                 .await?;
                 operator.restart()?;
