@@ -1,12 +1,15 @@
 //! What people type.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use api::nginx::Version;
+use api::nginx::crd::Stage;
 use clap::{Args, Parser, Subcommand};
 use runtime::logging::Format;
 
 use crate::source::Scope;
+use crate::webhook;
 
 #[derive(Debug, Parser)]
 #[command(version, about = "Deploys nginx, keeps it running and reports its health")]
@@ -46,6 +49,12 @@ pub struct Run {
     /// Address of /metrics, /healthz and /readyz
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub listen_addr: SocketAddr,
+    /// Address of the conversion webhook, where several versions of the API are known
+    #[arg(long, default_value = "0.0.0.0:9443")]
+    pub webhook_addr: SocketAddr,
+    /// How long the webhook's certificate is good for; it is renewed when two thirds are over
+    #[arg(long, default_value_t = 90 * 24 * 3600, value_parser = clap::value_parser!(u64).range(30..))]
+    pub certificate_seconds: u64,
     #[arg(long, default_value_t, value_name = "text|json")]
     pub log_format: Format,
     /// error, warn, info, debug or trace
@@ -59,6 +68,15 @@ impl Run {
             return Scope::Everywhere;
         }
         Scope::Namespace(self.namespace.clone().unwrap_or_else(|| self.home.clone()))
+    }
+
+    /// Nothing to convert where only the first version is known.
+    pub fn webhook(&self) -> Option<webhook::Settings> {
+        (self.api_version > Version::V1alpha1).then(|| webhook::Settings {
+            listen: self.webhook_addr,
+            home: self.home.clone(),
+            life: Duration::from_secs(self.certificate_seconds),
+        })
     }
 }
 
@@ -76,4 +94,23 @@ pub struct Manifests {
     /// Print the CRD instead
     #[arg(long)]
     pub crd: bool,
+    /// Print the CRD on its way from v1alpha1: both versions served, v1alpha1 stored
+    #[arg(long, conflicts_with_all = ["crd", "retired_crd"])]
+    pub transition_crd: bool,
+    /// Print the CRD with v1alpha1 no longer served
+    #[arg(long, conflicts_with = "crd")]
+    pub retired_crd: bool,
+}
+
+impl Manifests {
+    /// The CRD that is asked for, if one is.
+    pub fn stage(&self) -> Option<Stage> {
+        match (self.crd, self.transition_crd, self.retired_crd, self.api_version) {
+            (true, _, _, Version::V1alpha1) => Some(Stage::First),
+            (true, _, _, Version::V1alpha2) => Some(Stage::Second),
+            (_, true, _, _) => Some(Stage::Transition),
+            (_, _, true, _) => Some(Stage::Retired),
+            _ => None,
+        }
+    }
 }

@@ -15,7 +15,9 @@ pub mod plan;
 pub mod reconcile;
 pub mod report;
 pub mod source;
+pub mod storage;
 pub mod watches;
+pub mod webhook;
 
 /// Name of the program, of its lease, and of it as a writer of fields.
 pub const NAME: &str = "nginx-operator";

@@ -39,17 +39,17 @@ async fn run(options: &Run) -> Result<(), Box<dyn Error>> {
         pod_uid: options.pod_uid.clone(),
         newest: options.api_version,
         listen: options.listen_addr,
+        webhook: options.webhook(),
         timing: Timing::default(),
     };
     Ok(operator::run(client, settings, instruments, stop).await?)
 }
 
 fn print(options: &Manifests) -> Result<(), Box<dyn Error>> {
-    let Manifests { api_version, namespace, image, crd } = options;
-    let objects = if *crd {
-        vec![manifests::definition(*api_version, namespace)?]
-    } else {
-        manifests::operator(*api_version, namespace, image.as_deref())?
+    let namespace = &options.namespace;
+    let objects = match options.stage() {
+        Some(stage) => vec![manifests::definition(stage, namespace)?],
+        None => manifests::operator(options.api_version, namespace, options.image.as_deref())?,
     };
     print!("{}", manifests::yaml(&objects)?);
     Ok(())

@@ -1,7 +1,7 @@
 //! The operator's own manifests, from the assets, for a namespace and an image of the user's choice.
 
 use api::nginx::Version;
-use api::nginx::crd::{Stage, crd};
+use api::nginx::crd::{DEFAULT_NAMESPACE, Stage, crd};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -19,10 +19,24 @@ const V1ALPHA1: [(&str, &str); 4] = [
     asset!("v1alpha1/deployment.yaml"),
 ];
 
+const V1ALPHA2: [(&str, &str); 9] = [
+    asset!("v1alpha1/service-account.yaml"),
+    asset!("v1alpha1/role.yaml"),
+    asset!("v1alpha1/role-binding.yaml"),
+    asset!("v1alpha2/cluster-role.yaml"),
+    asset!("v1alpha2/cluster-role-binding.yaml"),
+    asset!("v1alpha2/webhook-role.yaml"),
+    asset!("v1alpha2/webhook-role-binding.yaml"),
+    asset!("v1alpha2/webhook-service.yaml"),
+    asset!("v1alpha2/deployment.yaml"),
+];
+
 #[derive(Debug, Error)]
 pub enum ManifestError {
     #[error("asset {name} of this program is broken: {source}")]
     Broken { name: &'static str, source: Box<serde_saphyr::Error> },
+    #[error("cannot write the CRD: {0}")]
+    Definition(#[from] serde_json::Error),
     #[error("cannot write YAML: {0}")]
     Write(#[from] serde_saphyr::ser::Error),
 }
@@ -31,7 +45,7 @@ pub enum ManifestError {
 pub fn operator(newest: Version, namespace: &str, image: Option<&str>) -> Result<Vec<Value>, ManifestError> {
     let files = match newest {
         Version::V1alpha1 => V1ALPHA1.as_slice(),
-        Version::V1alpha2 => V1ALPHA1.as_slice(),
+        Version::V1alpha2 => V1ALPHA2.as_slice(),
     };
     let parse = |(name, text): &(&'static str, &str)| {
         serde_saphyr::from_str(text)
@@ -47,15 +61,29 @@ pub fn operator(newest: Version, namespace: &str, image: Option<&str>) -> Result
     Ok(objects)
 }
 
-/// The CRD that goes with it.
-pub fn definition(newest: Version, namespace: &str) -> Result<Value, ManifestError> {
-    let stage = match newest {
-        Version::V1alpha1 => Stage::First,
-        Version::V1alpha2 => Stage::Second,
-    };
-    let text = serde_saphyr::to_string(&crd(stage, namespace))?;
-    serde_saphyr::from_str(&text)
-        .map_err(|source| ManifestError::Broken { name: "CRD", source: Box::new(source) })
+/// The CRD of one stage of its life.
+pub fn definition(stage: Stage, namespace: &str) -> Result<Value, ManifestError> {
+    Ok(serde_json::to_value(crd(stage, namespace))?)
+}
+
+/// The files of this repository that are made from the types and the assets, with the path of each.
+pub fn files() -> Result<Vec<(&'static str, String)>, ManifestError> {
+    let definition = |stage| yaml(&[definition(stage, DEFAULT_NAMESPACE)?]);
+    let operator = |newest| yaml(&operator(newest, DEFAULT_NAMESPACE, None)?);
+    Ok(vec![
+        ("crates/nginx-operator/assets/v1alpha1/crd.yaml", definition(Stage::First)?),
+        ("crates/nginx-operator/assets/v1alpha2/crd-transition.yaml", definition(Stage::Transition)?),
+        ("crates/nginx-operator/assets/v1alpha2/crd.yaml", definition(Stage::Second)?),
+        ("crates/nginx-operator/assets/v1alpha2/crd-retired.yaml", definition(Stage::Retired)?),
+        ("example/nginx/crd.yaml", definition(Stage::Second)?),
+        ("example/nginx/operator.yaml", operator(Version::V1alpha2)?),
+        ("example/nginx/v1alpha1/crd.yaml", definition(Stage::First)?),
+        ("example/nginx/v1alpha1/operator.yaml", operator(Version::V1alpha1)?),
+        ("example/nginx/upgrade/1-operator.yaml", operator(Version::V1alpha2)?),
+        ("example/nginx/upgrade/2-crd-both-served.yaml", definition(Stage::Transition)?),
+        ("example/nginx/upgrade/3-crd-v1alpha2-stored.yaml", definition(Stage::Second)?),
+        ("example/nginx/upgrade/4-crd-v1alpha1-retired.yaml", definition(Stage::Retired)?),
+    ])
 }
 
 /// As `kubectl apply -f` takes them.
@@ -64,11 +92,103 @@ pub fn yaml(objects: &[Value]) -> Result<String, ManifestError> {
     Ok(documents.join("---\n"))
 }
 
+/// Objects without a namespace get its name into their own, so that operators of two namespaces do not share one.
 fn place(object: &mut Value, namespace: &str) {
-    if !object["kind"].as_str().unwrap_or_default().starts_with("Cluster") {
+    if object["kind"].as_str().is_some_and(|kind| kind.starts_with("Cluster")) {
+        for name in ["/metadata/name", "/roleRef/name"] {
+            if let Some(Value::String(name)) = object.pointer_mut(name) {
+                *name = format!("{name}:{namespace}");
+            }
+        }
+    } else {
         object["metadata"]["namespace"] = json!(namespace);
     }
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         subject["namespace"] = json!(namespace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(newest: Version) -> Vec<(String, String, String, Option<String>)> {
+        let mut all = Vec::new();
+        let list = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        for object in operator(newest, "ns", None).unwrap() {
+            for rule in object["rules"].as_array().into_iter().flatten() {
+                let names = list(&rule["resourceNames"]).into_iter().next();
+                for group in list(&rule["apiGroups"]) {
+                    for resource in list(&rule["resources"]) {
+                        for verb in list(&rule["verbs"]) {
+                            all.push((group.clone(), resource.clone(), verb, names.clone()));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// What the program asks for at start, and its lease.
+    fn needs(newest: Version) -> Vec<(String, String, String, Option<String>)> {
+        let mut needs = crate::operator::NEEDS.to_vec();
+        if newest > Version::V1alpha1 {
+            needs.extend(crate::webhook::NEEDS);
+            needs.extend(crate::storage::NEEDS);
+        }
+        let mut all: Vec<_> = needs
+            .iter()
+            .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)))
+            .map(|(need, verb)| {
+                (need.group.into(), need.resource.into(), verb.into(), need.name.map(Into::into))
+            })
+            .collect();
+        all.extend(
+            ["get", "create", "update"]
+                .map(|verb| ("coordination.k8s.io".into(), "leases".into(), verb.into(), None)),
+        );
+        all
+    }
+
+    #[test]
+    fn the_roles_grant_what_the_program_needs_and_nothing_else() {
+        for newest in Version::ALL {
+            let (mut granted, mut needed) = (grants(newest), needs(newest));
+            for rights in [&mut granted, &mut needed] {
+                rights.sort();
+                rights.dedup();
+            }
+            assert_eq!(granted, needed, "{newest}");
+        }
+    }
+
+    #[test]
+    fn the_files_are_up_to_date() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (path, made) in files().unwrap() {
+            let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+            assert!(
+                committed == made,
+                "{path} is stale: run `cargo run -p nginx-operator --example crds -- .`"
+            );
+        }
+    }
+
+    #[test]
+    fn everything_is_placed_in_the_namespace_and_runs_the_image() {
+        let objects = operator(Version::V1alpha2, "team-a", Some("registry/op:1")).unwrap();
+        for object in &objects {
+            let kind = object["kind"].as_str().unwrap();
+            let expected = if kind.starts_with("Cluster") { Value::Null } else { json!("team-a") };
+            assert_eq!(object["metadata"]["namespace"], expected, "{kind}");
+        }
+        let text = yaml(&objects).unwrap();
+        assert!(text.contains("image: registry/op:1"), "{text}");
+        assert!(text.contains("nginx-operator:team-a"), "{text}");
+        let again: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        assert_eq!(again, objects);
     }
 }

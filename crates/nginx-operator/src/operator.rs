@@ -18,12 +18,14 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::NAME;
 use crate::metrics::Operands;
 use crate::operand::{AssetError, Assets};
 use crate::reconcile::Context;
 use crate::source::{Scope, served};
 use crate::watches::Loop;
+use crate::webhook::server::WebhookServerError;
+use crate::webhook::{self, Webhook};
+use crate::{NAME, storage};
 
 /// Until something that others must do is done: soon, and not for ever longer.
 const PATIENT: Policy = Policy { first: Duration::from_millis(500), most: Duration::from_secs(5) };
@@ -52,6 +54,8 @@ pub struct Settings {
     pub newest: Version,
     /// For metrics and health.
     pub listen: SocketAddr,
+    /// Where conversion is served, if there is more than one version to work with.
+    pub webhook: Option<webhook::Settings>,
     pub timing: Timing,
 }
 
@@ -61,6 +65,8 @@ pub enum OperatorError {
     Asset(#[from] AssetError),
     #[error(transparent)]
     Server(#[from] ServerError),
+    #[error(transparent)]
+    Webhook(#[from] WebhookServerError),
 }
 
 /// The parts of the process that outlive a tenure.
@@ -99,6 +105,13 @@ pub async fn run(
     let Instruments { registry, metrics, operands } = instruments;
     let readiness = Readiness::default();
     let api_server = readiness.gate("the API server");
+    let webhook = match settings.webhook.clone() {
+        Some(settings) => {
+            let certificate = readiness.gate("the webhook's certificate");
+            Some(Webhook::bind(client.clone(), settings, certificate).await?)
+        }
+        None => None,
+    };
     let server = Server::bind(settings.listen, Arc::new(registry), readiness).await?;
     let operator = Operator { client, settings, assets: Assets::load()?, metrics, operands };
     let work = async {
@@ -110,11 +123,14 @@ pub async fn run(
             api_server.set(true);
             operator.stand_for_election(&stop).await;
         }
-        Ok(())
     };
-    let (served, worked) = tokio::join!(server.serve(stop.clone()), work);
-    served?;
-    worked
+    let convert = async {
+        if let Some(webhook) = webhook {
+            webhook.run(stop.clone()).await;
+        }
+    };
+    let (served, (), ()) = tokio::join!(server.serve(stop.clone()), work, convert);
+    Ok(served?)
 }
 
 impl Operator {
@@ -142,33 +158,37 @@ impl Operator {
         election.stop().await;
     }
 
-    /// One tenure: again and again the loop, for the newest version that is served.
+    /// One tenure: the loop, and beside it the care for what is stored.
     async fn lead(&self, leadership: &Leadership, stop: &CancellationToken) {
         let over = either(stop, &leadership.token());
-        let settings = &self.settings;
-        let recorder = Recorder::new(self.client.clone(), settings.pod_name.clone(), self.metrics.clone());
+        let client = leadership.guard(&self.client);
+        let migrate = async {
+            if self.settings.webhook.is_some() {
+                storage::keep(&client, &over).await;
+            }
+        };
+        tokio::join!(self.reconcile(&client, &over), migrate);
+    }
+
+    /// Again and again the loop, for the newest version that is served.
+    async fn reconcile(&self, client: &Client, over: &CancellationToken) {
+        let Settings { scope, newest, pod_name, .. } = &self.settings;
+        let recorder = Recorder::new(self.client.clone(), pod_name.clone(), self.metrics.clone());
         while !over.is_cancelled() {
-            let namespace = settings.scope.namespace();
-            let may = until_ok(PATIENT, &over, "the check of rights", || {
-                rights::require(&self.client, &NEEDS, namespace)
+            let may = until_ok(PATIENT, over, "the check of rights", || {
+                rights::require(&self.client, &NEEDS, scope.namespace())
             });
-            let found =
-                until_ok(PATIENT, &over, "looking for the CRD", || served(&self.client, settings.newest));
+            let found = until_ok(PATIENT, over, "looking for the CRD", || served(&self.client, *newest));
             let (Some(()), Some(version)) = (may.await, found.await) else { break };
             info!(%version, "working with this version of the API");
-            let client = leadership.guard(&self.client);
-            let work = Loop::new(&client, &settings.scope, version);
+            let work = Loop::new(client, scope, version);
             self.operands.show(Some(work.instances.clone()));
             let context = Context {
-                client,
-                scope: settings.scope.clone(),
+                client: client.clone(),
+                scope: scope.clone(),
                 version,
                 assets: self.assets.clone(),
-                caches: crate::watches::Caches {
-                    deployments: work.caches.deployments.clone(),
-                    services: work.caches.services.clone(),
-                    pods: work.caches.pods.clone(),
-                },
+                caches: work.caches.clone(),
                 recorder: recorder.clone(),
                 metrics: self.metrics.clone(),
                 backoff: Backoff::new(RETRY),

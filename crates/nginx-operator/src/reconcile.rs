@@ -78,7 +78,7 @@ impl ReconcileError {
     fn is_stale(&self) -> bool {
         match self {
             Self::Apply { source, .. } | Self::Report(source) => {
-                matches!(source, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() || status.is_not_found())
+                matches!(source, kube::Error::Api(status) if status.code == 409 || status.code == 404)
             }
             Self::Ending | Self::Observe { .. } | Self::Plan(_) => false,
         }

@@ -54,7 +54,7 @@ pub async fn served(client: &Client, newest: Version) -> Result<Version, SourceE
         match client.list_api_group_resources(&version.api_version()).await {
             Ok(list) if list.resources.iter().any(|resource| resource.name == PLURAL) => return Ok(version),
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(SourceError::Unknown(error)),
         }
     }
@@ -113,7 +113,7 @@ fn hub(mut object: DynamicObject) -> Option<NginxOperator> {
 pub fn is_gone(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.is_not_found(),
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
         _ => false,
     }
 }

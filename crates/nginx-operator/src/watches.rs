@@ -28,7 +28,8 @@ const CONCURRENCY: u16 = 8;
 /// Changes that come together are looked at together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// What belongs to operands, kept by watches.
+/// What belongs to operands, kept by watches. Clones share what they keep.
+#[derive(Clone)]
 pub struct Caches {
     pub deployments: Store<Deployment>,
     pub services: Store<Service>,
@@ -80,18 +81,27 @@ impl Loop {
             |_, never: &Infallible, _| -> Action { match *never {} },
             Arc::new(context),
         );
-        let work = results.for_each(async |result| match result {
-            Ok(_) => {}
-            Err(Error::ObjectNotFound(object)) => debug!(%object, "gone before it was looked at"),
-            Err(Error::QueueError(error)) if source::is_gone(&error) => {
-                warn!(%version, "the API server serves no {KIND} of this version any more");
-                stop.cancel();
+        let work = async {
+            let mut results = std::pin::pin!(results);
+            while let Some(result) = results.next().await {
+                match result {
+                    Ok(_) => {}
+                    Err(Error::ObjectNotFound(object)) => debug!(%object, "gone before it was looked at"),
+                    Err(Error::QueueError(error)) if source::is_gone(&error) => {
+                        warn!(%version, "the API server serves no {KIND} of this version any more");
+                        stop.cancel();
+                    }
+                    Err(error) => warn!(%error, "a watch broke; it is set up again"),
+                }
             }
-            Err(error) => warn!(%error, "a watch broke; it is set up again"),
-        });
-        tokio::join!(work, async {
-            tokio::select! { () = announce => {} () = stop.cancelled() => {} }
-        });
+        };
+        let announce = async {
+            tokio::select! {
+                () = announce => {}
+                () = stop.cancelled() => {}
+            }
+        };
+        tokio::join!(work, announce);
     }
 }
 

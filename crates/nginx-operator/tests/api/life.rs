@@ -1,0 +1,251 @@
+//! What an instance goes through, step by step.
+
+use std::time::{Duration, Instant};
+
+use api::nginx::conditions::{OPERAND_READY, READY, reason};
+use api::nginx::{FORCE_REDEPLOY_ANNOTATION, INSTANCE_LABEL};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Event, Pod, Service};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use lab::kit::{TestNamespace, gone, wait_for};
+use serde_json::json;
+
+use crate::support::{Fault, Instance, LIMIT, Line, Nginx, Operator, Outcome, condition, lab};
+
+/// How soon drift is set right, on a machine that does other things too.
+const SOON: Duration = Duration::from_secs(5);
+
+async fn events(test: &TestNamespace<'_>, name: &str) -> Outcome<Vec<(String, String)>> {
+    let list = test.api::<Event>().list(&ListParams::default()).await?;
+    let about = list.items.into_iter().filter(|event| {
+        event.involved_object.name.as_deref() == Some(name)
+            && event.involved_object.kind.as_deref() == Some("NginxOperator")
+    });
+    Ok(about.map(|event| (event.type_.unwrap_or_default(), event.reason.unwrap_or_default())).collect())
+}
+
+#[tokio::test]
+async fn is_made_reported_scaled_and_removed() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "life").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let operator = Operator::start(test);
+        let web = Instance::create(test, "instance", json!({})).await?;
+        let made = web.says(OPERAND_READY, "Unknown", reason::STARTING).await?;
+        assert_eq!((made.spec.port, made.spec.replicas), (80, 1), "defaults are shown");
+        web.says(READY, "True", reason::RECONCILED).await?;
+        let deployment: Deployment = test.api().get("instance").await?;
+        assert_eq!(deployment.labels()["app"], "nginx");
+        assert_eq!(deployment.labels()[INSTANCE_LABEL], "instance");
+        assert_eq!(deployment.owner_references()[0].uid, made.uid().unwrap_or_default());
+
+        let healthy = web.becomes_healthy().await?;
+        let status = healthy.status.clone().unwrap_or_default();
+        assert_eq!((status.replicas, status.ready_replicas, status.image.as_str()), (1, 1, "nginx:latest"));
+        web.says(OPERAND_READY, "True", reason::ALL_REPLICAS_ANSWER).await?;
+        let told = events(test, "instance").await?;
+        for reason in [reason::CREATED, reason::ALL_REPLICAS_ANSWER, reason::ROLLED_OUT] {
+            assert!(told.contains(&("Normal".into(), reason.into())), "{reason} is not in {told:?}");
+        }
+
+        test.kubectl(&["scale", "nginxoperator/instance", "--replicas=3"]).await?;
+        web.deployment("to have 3 replicas", |d| d.spec.as_ref().and_then(|s| s.replicas) == Some(3)).await?;
+        web.becomes_healthy().await?;
+        web.edit(json!({ "replicas": 0 })).await?;
+        web.says(OPERAND_READY, "True", reason::SCALED_TO_ZERO).await?;
+
+        test.api::<Nginx>().delete("instance", &DeleteParams::background()).await?;
+        gone(&test.api::<Deployment>(), "instance", LIMIT).await?;
+        gone(&test.api::<Service>(), "instance", LIMIT).await?;
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn drift_is_set_right_at_once() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "drift").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let operator = Operator::start(test);
+        let web = Instance::create(test, "web", json!({ "port": 8080, "replicas": 2 })).await?;
+        web.says(READY, "True", reason::RECONCILED).await?;
+        let (deployments, services): (Api<Deployment>, Api<Service>) = (test.api(), test.api());
+
+        let began = Instant::now();
+        let first = deployments.get("web").await?.uid();
+        deployments.delete("web", &DeleteParams::background()).await?;
+        wait_for(&deployments, "web", LIMIT, "to be made anew", |d| d.uid() != first).await?;
+        assert!(began.elapsed() < SOON, "a deleted Deployment took {:?}", began.elapsed());
+
+        let wrong_port = json!({ "spec": { "ports": [{ "name": "http", "port": 81, "targetPort": 81 }] } });
+        set_right(&services, wrong_port, |service| {
+            let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+            ports.map(|port| port.port).eq([8080])
+        })
+        .await?;
+        for edit in [
+            json!({ "spec": { "replicas": 5 } }),
+            json!({ "spec": { "paused": true } }),
+            json!({ "metadata": { "labels": { INSTANCE_LABEL: "other" } } }),
+            json!({ "metadata": { "labels": { "app": null } } }),
+            json!({ "spec": { "template": { "metadata": { "annotations": { FORCE_REDEPLOY_ANNOTATION: "x" } } } } }),
+            json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": "other" }] } } } }),
+        ] {
+            set_right(&deployments, edit, |deployment| {
+                let wanted = json!({
+                    "metadata": { "labels": { "app": "nginx", INSTANCE_LABEL: "web" } },
+                    "spec": {
+                        "replicas": 2, "paused": null,
+                        "template": {
+                            "metadata": { "annotations": { FORCE_REDEPLOY_ANNOTATION: null } },
+                            "spec": { "containers": [{ "image": "nginx:latest", "ports": [{ "containerPort": 8080 }] }] },
+                        },
+                    },
+                });
+                let found = serde_json::to_value(deployment).unwrap();
+                !nginx_operator::operand::differs(&wanted, &found)
+            })
+            .await?;
+        }
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Breaks the object `web` and waits until it is as it was.
+async fn set_right<K>(api: &Api<K>, edit: serde_json::Value, right: impl Fn(&K) -> bool) -> Outcome
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug,
+    K: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
+{
+    let began = Instant::now();
+    let broken = api.patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    let version = broken.resource_version();
+    wait_for(api, "web", LIMIT, &format!("to recover from {edit}"), |object| {
+        object.resource_version() != version && right(object)
+    })
+    .await?;
+    assert!(began.elapsed() < SOON, "{edit} took {:?}", began.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_change_of_force_redeploy_rolls_out_once() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "redeploy").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let operator = Operator::start(test);
+        let web = Instance::create(test, "web", json!({})).await?;
+        web.becomes_healthy().await?;
+        let mut generation = test.api::<Deployment>().get("web").await?.metadata.generation;
+        for value in [json!("now"), json!(""), json!(null)] {
+            web.edit(json!({ "forceRedeploy": value })).await?;
+            web.becomes_healthy().await?;
+            let rolled = test.api::<Deployment>().get("web").await?.metadata.generation;
+            assert_eq!(rolled, generation.map(|generation| generation + 1), "{value}");
+            generation = rolled;
+        }
+        operator.stop().await;
+        let operator = Operator::start(test);
+        web.edit(json!({ "replicas": 2 })).await?;
+        web.becomes_healthy().await?;
+        let scaled = test.api::<Deployment>().get("web").await?.metadata.generation;
+        assert_eq!(scaled, generation.map(|generation| generation + 1), "and a restart rolls out nothing");
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_left_alone_and_named() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "taken").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let operator = Operator::start(test);
+        let services: Api<Service> = test.api();
+        let theirs: Service = serde_json::from_value(json!({
+            "metadata": { "name": "web" }, "spec": { "ports": [{ "port": 1 }], "selector": { "app": "theirs" } },
+        }))?;
+        let before = services.create(&PostParams::default(), &theirs).await?;
+        let web = Instance::create(test, "web", json!({})).await?;
+        let refused = web.says(READY, "False", "NameTaken").await?;
+        let message = condition(&refused, READY).map(|condition| condition.message.clone()).unwrap_or_default();
+        assert!(message.contains("Service web exists") && message.contains("next try in"), "{message}");
+        assert!(events(test, "web").await?.contains(&("Warning".into(), "NameTaken".into())));
+        assert_eq!(services.get("web").await?.resource_version(), before.resource_version(), "untouched");
+        services.delete("web", &DeleteParams::default()).await?;
+        web.says(READY, "True", reason::RECONCILED).await?;
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn pods_that_fail_are_named_and_forgotten_when_they_work() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "failing").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let operator = Operator::start(test);
+        let web = Instance::create(test, "web", json!({ "image": "nginx:nope" })).await?;
+        lab::wait::until("a pod", LIMIT, async || {
+            let pods = web.pods().await.map_err(|error| lab::Error::usage(error.to_string()))?;
+            Ok(if pods.is_empty() { Err("none") } else { Ok(()) })
+        })
+        .await?;
+        let pods = web.pods().await?;
+        let waiting = json!({ "status": { "containerStatuses": [{
+            "name": "nginx", "image": "nginx:nope", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "ErrImagePull", "message": "not found" } },
+        }] } });
+        test.api::<Pod>().patch_status(&pods[0], &PatchParams::default(), &Patch::Strategic(waiting)).await?;
+        let broken = web.says(OPERAND_READY, "False", reason::IMAGE_PULL_FAILED).await?;
+        let message = condition(&broken, OPERAND_READY).map(|c| c.message.clone()).unwrap_or_default();
+        assert_eq!(
+            message,
+            format!("0 of 1 replicas answer; pod {}: image nginx:nope cannot be pulled: not found", pods[0])
+        );
+        web.edit(json!({ "image": "nginx:1" })).await?;
+        web.becomes_healthy().await?;
+        web.says(OPERAND_READY, "True", reason::ALL_REPLICAS_ANSWER).await?;
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn at_rest_nothing_is_asked_but_the_watches() {
+    let (lab, _turn) = lab().await;
+    let test = TestNamespace::new(lab, "rest").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let line = Line::new(Fault::None);
+        let operator = Operator::start_with(test, line.client(&test.client));
+        let one = Instance::create(test, "one", json!({})).await?;
+        let two = Instance::create(test, "two", json!({ "port": 8080 })).await?;
+        one.becomes_healthy().await?;
+        two.becomes_healthy().await?;
+        one.says(OPERAND_READY, "True", reason::ALL_REPLICAS_ANSWER).await?;
+        two.says(OPERAND_READY, "True", reason::ALL_REPLICAS_ANSWER).await?;
+        // The last answers are on their way; then there must be silence.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = line.requests().len();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let since = line.requests().split_off(before);
+        assert!(since.iter().all(|request| request.contains("watch=true")), "{since:#?}");
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}

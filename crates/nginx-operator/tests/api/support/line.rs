@@ -1,0 +1,96 @@
+//! A client whose requests are counted, and cut at a place of the test's choice.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// The process dies when this write, counted from 1, has been done.
+    DieAfter(usize),
+    /// This write is done and its answer is lost.
+    LoseAnswerOf(usize),
+    /// This write is refused with a server error and not done.
+    Refuse(usize),
+}
+
+#[derive(Clone, Default)]
+pub struct Line(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    died: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    fault: Option<Fault>,
+    writes: usize,
+    requests: Vec<String>,
+}
+
+impl Line {
+    pub fn new(fault: Fault) -> Self {
+        let line = Self::default();
+        line.0.state.lock().unwrap().fault = Some(fault);
+        line
+    }
+
+    /// `METHOD path?query` of each request so far, leases apart.
+    pub fn requests(&self) -> Vec<String> {
+        self.0.state.lock().unwrap().requests.clone()
+    }
+
+    /// Completes when the process would have died.
+    pub async fn died(&self) {
+        self.0.died.cancelled().await;
+    }
+
+    pub fn client(&self, client: &Client) -> Client {
+        let (line, inner) = (self.clone(), client.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (line, inner) = (line.clone(), inner.clone());
+            async move {
+                let hit = line.hits(&request);
+                if let Some(Fault::Refuse(_)) = hit {
+                    return Err(BoxError::from("refused by the test"));
+                }
+                let answer = inner.send(request).await.map_err(BoxError::from);
+                match hit {
+                    Some(Fault::DieAfter(_)) => {
+                        line.0.died.cancel();
+                        std::future::pending().await
+                    }
+                    Some(Fault::LoseAnswerOf(_)) => Err(BoxError::from("the answer was lost by the test")),
+                    _ => answer,
+                }
+            }
+        });
+        Client::new(service, client.default_namespace())
+    }
+
+    /// The fault, if it is this request's. Leases and questions about rights are no writes of the loop.
+    fn hits(&self, request: &Request<Body>) -> Option<Fault> {
+        let path = request.uri().to_string();
+        if ["/leases", "selfsubjectaccessreviews"].iter().any(|other| path.contains(other)) {
+            return None;
+        }
+        let mut state = self.0.state.lock().unwrap();
+        state.requests.push(format!("{} {path}", request.method()));
+        if request.method() == Method::GET {
+            return None;
+        }
+        state.writes += 1;
+        let now = state.writes;
+        state.fault.filter(|fault| match fault {
+            Fault::None => false,
+            Fault::DieAfter(at) | Fault::LoseAnswerOf(at) | Fault::Refuse(at) => *at == now,
+        })
+    }
+}
