@@ -115,7 +115,7 @@ async fn replaced(cluster: &Cluster<'_>, name: &String) -> Outcome {
     if message.starts_with("The dead member ") { Ok(()) } else { Err(message.into()) }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_without_a_volume_is_lost_in_each_way() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "heal").await.unwrap();
@@ -143,7 +143,7 @@ async fn a_member_without_a_volume_is_lost_in_each_way() {
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_with_a_volume_is_lost_in_each_way_and_its_volume_ends_with_it() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "volume").await.unwrap();

@@ -27,19 +27,18 @@ async fn both<'a>(test: &'a TestNamespace<'a>) -> Outcome<[Cluster<'a>; 2]> {
     Ok([empty, volumes])
 }
 
+async fn names_on(cluster: &Cluster<'_>, node: &str) -> Outcome<Vec<String>> {
+    let pods = cluster.pods().await?;
+    let there =
+        pods.iter().filter(|pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node));
+    Ok(there.map(|pod| pod.name_any()).collect())
+}
+
 /// The one member of the cluster on that node.
 async fn member_on(cluster: &Cluster<'_>, node: &str) -> Outcome<Victim> {
-    let pods = cluster.pods().await?;
-    let mut there =
-        pods.iter().filter(|pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node));
-    match (there.next(), there.next()) {
-        (Some(pod), None) => cluster.victim_named(&pod.name_any()).await,
-        (one, other) => Err(format!(
-            "on {node} are {:?} and {:?}",
-            one.map(|p| p.name_any()),
-            other.map(|p| p.name_any())
-        )
-        .into()),
+    match names_on(cluster, node).await?.as_slice() {
+        [name] => cluster.victim_named(name).await,
+        names => Err(format!("on {node} are {names:?}").into()),
     }
 }
 
@@ -72,7 +71,7 @@ async fn claims_fit(cluster: &Cluster<'_>, number: usize) -> Outcome {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_node_takes_a_member_and_the_operator_with_it() {
     let (lab, _turn) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "cut").await.unwrap();
@@ -152,7 +151,7 @@ fn acts_since(operator: &Operator, since: Timestamp) -> Outcome<Vec<String>> {
     Ok(later.map(str::to_owned).collect())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_power_and_drains_of_each_in_turn() {
     let (lab, _turn) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "nodes").await.unwrap();
@@ -175,9 +174,12 @@ async fn a_node_without_power_and_drains_of_each_in_turn() {
         }
         claims_fit(volumes, 3).await?;
 
-        for node in ["node1", "node2", "node3"] {
+        // A member whose volume cannot leave its node is replaced after a time, which once is enough to see.
+        for (node, clusters) in
+            [("node1", &clusters[..]), ("node2", &clusters[..1]), ("node3", &clusters[..1])]
+        {
             let began = Instant::now();
-            let drained = drained(&clusters, node).await;
+            let drained = drained(clusters, node).await;
             test.kubectl(&["uncordon", node]).await?;
             drained.map_err(|error| format!("{node}: {error}"))?;
             println!("{node} drained, all healthy elsewhere after {:.1} s", began.elapsed().as_secs_f64());
@@ -201,8 +203,7 @@ async fn drained(clusters: &[Cluster<'_>; 2], node: &str) -> Outcome {
         .await?;
     for cluster in clusters {
         cluster.settled(3, VERSION).await?;
-        let left = member_on(cluster, node).await;
-        assert!(left.is_err(), "a member of {} is on {node}", cluster.name);
+        assert_eq!(names_on(cluster, node).await?, Vec::<String>::new());
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const KILLS: u32 = 40;
 /// Printed, so that a run can be repeated; `OPERATOR_KILL_SEED` sets another.
 const SEED: u64 = 4;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_forty_times_during_scale_and_upgrade_the_end_is_the_same() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "killed").await.unwrap();
@@ -71,7 +71,7 @@ async fn killed_forty_times_during_scale_and_upgrade_the_end_is_the_same() {
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_others_hang() {
     const SINGLES: usize = 18;
     let (lab, _turn) = shared_lab().await.unwrap();
@@ -129,7 +129,7 @@ async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_othe
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_it_keeps_its_hands_off_and_heals_after() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "paused").await.unwrap();
@@ -169,7 +169,7 @@ async fn paused_it_keeps_its_hands_off_and_heals_after() {
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_database_and_a_wish_for_tls_are_told() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "told").await.unwrap();

@@ -18,7 +18,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// Longer than a silent member is borne while there is a quorum.
 const LONGER: Duration = Duration::from_secs(12);
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_quorum_is_told_at_once_and_comes_back_by_itself() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "quorum").await.unwrap();
@@ -138,7 +138,7 @@ async fn gone_for_good(cluster: &Cluster<'_>, victims: &[&Victim]) -> Outcome {
     stays("the survivor alone", LONGER, async || Ok(cluster.pod_names().await? == survivor)).await
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_with_volumes_come_back_even_if_all_pods_go() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "pods").await.unwrap();
