@@ -64,6 +64,10 @@ lab-kubeconfig: lab ## Print where a lab's kubeconfig is (NAME=lab)
 lab-aws-dir: lab ## Print the folder with AWS files for a lab's S3 server (NAME=lab)
 	@$(LAB) aws-dir --name $(NAME)
 
+.PHONY: bench
+bench: ## Measure the operator beside bare pods, against its budgets (BENCH=--quick for a short look; root)
+	hack/bench.sh $(BENCH)
+
 .PHONY: bench-lab
 bench-lab: lab ## Measure the lab: time to ready, load and memory at rest, ten times up and down
 	hack/bench-lab.sh

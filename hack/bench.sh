@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The operator's figures beside their budgets, on a lab of their own. Arguments go to the bench: --quick, --runs 3, …
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build -q --release -p etcd-operator
+cargo build -q -p lab
+trap 'target/debug/lab down --name bench >/dev/null' EXIT
+cargo run -q -p etcd-operator --example bench -- --operator target/release/etcd-operator "$@"
