@@ -190,6 +190,7 @@ mod tests {
     #[case::another_pod_answers_at_its_address(started, |s: &mut Scene| s.status("a").member = MemberId(9), "wait")]
     #[case::a_list_of_others(started, |s: &mut Scene| s.member("a").name = "q".into(), "wait")]
     #[case::bootstrapped(started, |s: &mut Scene| s.seen.recorded.cluster = Some(ClusterId(1)), "-")]
+    #[case::all_gone_after_it_began(nothing, |s: &mut Scene| s.seen.recorded.cluster = Some(ClusterId(1)), "-")]
     #[case::adopted(|| healthy("abc"), |s: &mut Scene| s.seen.recorded = Recorded::default(), "record cluster 1")]
     #[case::foreign_pods(|| healthy("abc"), |s: &mut Scene| {
         s.seen.recorded = Recorded::default();
