@@ -49,19 +49,24 @@ impl Lab {
         Ok(Self { layout: state::existing(name)?, programs: Programs::new(&default_cache()?) })
     }
 
-    /// Makes the image of one of this project's programs from its binary, under the names that manifests use.
+    /// Makes the image of one of this project's programs from its binary, under the names that manifests use. Nodes forget
+    /// what they have under these names: a build made a moment ago must not lose to the one before it.
     pub fn publish(&self, binary: &Path) -> Result<Vec<Reference>> {
         let image = match binary.file_name().and_then(|n| n.to_str()) {
             Some("etcd-operator") => images::etcd_operator(binary)?,
+            Some("nginx-operator") => images::nginx_operator(binary)?,
             _ => {
                 return Err(Error::usage(format!(
-                    "{} is no program of this project: etcd-operator",
+                    "{} is no program of this project: etcd-operator, nginx-operator",
                     binary.display()
                 )));
             }
         };
         let names = image.names.clone();
         Images::new(&default_cache()?).publish(&[image], &self.layout.registry_store())?;
+        for node in node::Node::all(&self.layout) {
+            node.forget(&names)?;
+        }
         Ok(names)
     }
 

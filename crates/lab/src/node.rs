@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cgroup;
 use crate::control::processes;
 use crate::error::{At, Error, Result};
+use crate::images::Reference;
 use crate::layout::{DNS_SERVICE, Layout, node_name};
 use crate::net::netns_path;
 use crate::process::{Process, run};
@@ -116,6 +117,19 @@ impl<'a> Node<'a> {
         let images = run(&["ctr", "-a", &socket, "-n", "k8s.io", "images", "ls", "-q"])?;
         if !images.lines().any(|i| i == PAUSE_IMAGE) {
             run(&["ctr", "-a", &socket, "-n", "k8s.io", "images", "import", &archive])?;
+        }
+        Ok(())
+    }
+
+    /// The next pod that names one of these images pulls it anew, as if it had never run here.
+    pub fn forget(&self, images: &[Reference]) -> Result<()> {
+        if processes(self.lab).alive(&self.component(Agent::Containerd)).is_none() {
+            return Ok(());
+        }
+        let socket = self.containerd_socket().display().to_string();
+        let known = run(&["ctr", "-a", &socket, "-n", "k8s.io", "images", "ls", "-q"])?;
+        for image in images.iter().map(ToString::to_string).filter(|i| known.lines().any(|k| k == i)) {
+            run(&["ctr", "-a", &socket, "-n", "k8s.io", "images", "rm", &image])?;
         }
         Ok(())
     }

@@ -152,6 +152,11 @@ pub fn etcd_operator(binary: &Path) -> Result<Image, ImageError> {
     own_program(names(&tags)?, binary, &["etcd-operator", "etcd-backup-operator", "etcd-restore-operator"])
 }
 
+/// Our nginx operator, under the name of each of its releases.
+pub fn nginx_operator(binary: &Path) -> Result<Image, ImageError> {
+    own_program(names(&["nginx-operator:0.1.0", "nginx-operator:0.2.0"])?, binary, &["nginx-operator"])
+}
+
 /// A program of ours with the libraries it needs, to be run as nobody in particular. The first command is the
 /// program, the others are links to it.
 pub fn own_program(names: Vec<Reference>, binary: &Path, commands: &[&str]) -> Result<Image, ImageError> {

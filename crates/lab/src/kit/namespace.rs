@@ -16,6 +16,8 @@ pub struct TestNamespace<'a> {
     pub lab: &'a Lab,
     pub client: Client,
     pub name: String,
+    /// Made for this test, so that it goes with it.
+    made: bool,
 }
 
 impl<'a> TestNamespace<'a> {
@@ -32,7 +34,12 @@ impl<'a> TestNamespace<'a> {
             Ok(accounts.get("default").await)
         })
         .await?;
-        Ok(Self { lab, client, name })
+        Ok(Self { lab, client, name, made: true })
+    }
+
+    /// A namespace that is there anyway, such as `default`: what the test leaves in it stays.
+    pub async fn existing(lab: &'a Lab, name: &str) -> Result<Self> {
+        Ok(Self { lab, client: lab.client().await?, name: name.to_owned(), made: false })
     }
 
     /// Objects of this namespace.
@@ -82,12 +89,17 @@ impl<'a> TestNamespace<'a> {
                 Some(format!("{message}\n\nwhat was there is in {folder}"))
             }
         };
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let removed = api.delete(&self.name, &DeleteParams::background()).await;
+        let removed = if self.made { self.remove().await } else { Ok(()) };
         match failure {
             Some(message) => Err(message),
-            None => removed.map(drop).map_err(|e| format!("namespace {}: {e}", self.name)),
+            None => removed.map_err(|e| format!("namespace {}: {e}", self.name)),
         }
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        api.delete(&self.name, &DeleteParams::background()).await?;
+        Ok(())
     }
 }
 
