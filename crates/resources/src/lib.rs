@@ -28,7 +28,7 @@ mod tests;
 pub use cluster::{Cluster, ClusterError};
 pub use image_check_pod::{image_check_name, image_check_pod};
 pub use member_patch::{image_patch, mark_patch};
-pub use member_pod::{Bootstrap, CONTAINER, member_pod};
+pub use member_pod::{Bootstrap, CONTAINER, SNAPSHOT_COUNT, member_pod};
 pub use persistent_volume_claim::persistent_volume_claim;
 pub use pod_disruption_budget::pod_disruption_budget;
 pub use services::{client_service, headless_service};

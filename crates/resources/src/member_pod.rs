@@ -25,6 +25,10 @@ const ENV_INITIAL_CLUSTER_STATE: &str = "INITIAL_CLUSTER_STATE";
 /// 3.6 takes this many learners at once, enough to grow from one member to seven in one go; others warn and go on.
 const MAX_LEARNERS: &str = "6";
 
+/// Entries of the raft log between two snapshots: the default of 3.1 and of 3.6. With the 100 000 of those between, a
+/// quiet cluster would never be rid of entries that 3.6 refuses to read.
+pub const SNAPSHOT_COUNT: u64 = 10_000;
+
 const DATA: &str = "etcd-data";
 const DATA_PATH: &str = "/var/etcd";
 const TMP: &str = "tmp";
@@ -154,14 +158,13 @@ fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
         }),
         value: None,
     };
+    let fixed =
+        |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
     let ours = [
         from_annotation(ENV_INITIAL_CLUSTER, annotations::INITIAL_CLUSTER),
         from_annotation(ENV_INITIAL_CLUSTER_STATE, annotations::INITIAL_CLUSTER_STATE),
-        EnvVar {
-            name: "ETCD_MAX_LEARNERS".to_owned(),
-            value: Some(MAX_LEARNERS.to_owned()),
-            value_from: None,
-        },
+        fixed("ETCD_MAX_LEARNERS", MAX_LEARNERS.to_owned()),
+        fixed("ETCD_SNAPSHOT_COUNT", SNAPSHOT_COUNT.to_string()),
     ];
     ours.into_iter().chain(of_user.iter().cloned()).collect()
 }

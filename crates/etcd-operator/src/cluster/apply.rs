@@ -2,6 +2,7 @@
 
 mod membership;
 mod objects;
+mod roll;
 
 use api::{EtcdCluster, EtcdClusterStatus};
 use domain::{Member, Moment, Plan, Step};

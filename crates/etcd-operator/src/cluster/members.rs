@@ -10,9 +10,12 @@ use etcd::{Expect, Listed};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use tokio::time::Instant;
 
 /// Far more than a healthy member needs, so that a hanging one delays its own cluster alone, and not for long.
 const DEADLINE: Duration = Duration::from_secs(1);
+/// How long alarms that must be asked for are believed.
+const ALARMS_KEEP: Duration = Duration::from_secs(30);
 /// etcd's default, for versions that do not tell.
 const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
 
@@ -54,13 +57,21 @@ pub struct Answers {
     pub alarms: Read<Vec<Alarm>>,
 }
 
-/// Asks every pod for its Status, and whoever answers first for the member list and the alarms.
-pub async fn ask(links: &BTreeMap<Name, etcd::Member>, zone: &Zone, quota: Option<u64>) -> Answers {
+/// Asks every pod for its Status, and whoever answers first for the member list.
+pub async fn ask(
+    links: &BTreeMap<Name, etcd::Member>,
+    zone: &Zone,
+    quota: Option<u64>,
+    alarms: &mut Alarms,
+) -> Answers {
     let asked = links.iter().map(async |(name, link)| (name.clone(), link.status().await));
     let (statuses, agreed) = tokio::join!(join_all(asked), agreed(links));
     let (members, hearsay, alarms) = match agreed {
-        Ok((list, alarms)) => (Read::Known(named(list, zone)), Vec::new(), alarms),
-        Err(why) => (Read::Unknown(why.clone()), hearsay(links, zone).await, Read::Unknown(why)),
+        Ok((list, link)) => {
+            let answered: Vec<_> = statuses.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
+            (Read::Known(named(list, zone)), Vec::new(), alarms.ask(link, &answered).await)
+        }
+        Err(why) => (Read::Unknown(why.clone()), hearsay(links, &statuses, zone).await, Read::Unknown(why)),
     };
     let ids = ids(members.known().unwrap_or(&hearsay));
     let statuses = statuses.into_iter().map(|(name, answer)| {
@@ -70,34 +81,55 @@ pub async fn ask(links: &BTreeMap<Name, etcd::Member>, zone: &Zone, quota: Optio
     Answers { statuses: statuses.collect(), members, hearsay, alarms }
 }
 
-/// The member list and the alarms as a quorum knows them, from the first member that can prove it.
-async fn agreed(links: &BTreeMap<Name, etcd::Member>) -> Result<(Vec<Listed>, Read<Vec<Alarm>>), String> {
-    let mut lists: FuturesUnordered<_> = links
-        .values()
-        .map(async |link| match link.members().await {
-            Ok(list) => Ok((list, link)),
-            Err(error) => Err(error),
-        })
-        .collect();
+/// The member list as a quorum knows it, and the first member that can prove it.
+async fn agreed(links: &BTreeMap<Name, etcd::Member>) -> Result<(Vec<Listed>, &etcd::Member), String> {
+    let mut lists: FuturesUnordered<_> =
+        links.values().map(async |link| link.members().await.map(|list| (list, link))).collect();
     let mut why = "no pod has an address".to_owned();
     while let Some(list) = lists.next().await {
         match list {
-            Ok((list, link)) => {
-                let alarms =
-                    link.alarms().await.map_or_else(|error| Read::Unknown(error.to_string()), Read::Known);
-                return Ok((list, alarms));
-            }
+            Ok(agreed) => return Ok(agreed),
             Err(error) => why = error.to_string(),
         }
     }
     Err(why)
 }
 
-/// The member list of whoever is furthest, without proof.
-async fn hearsay(links: &BTreeMap<Name, etcd::Member>, zone: &Zone) -> Vec<Member> {
-    let lists = links.values().map(async |link| {
-        let (status, list) = tokio::join!(link.status(), link.hearsay());
-        Some((status.map(|status| (status.raft_term, status.raft_index)).unwrap_or_default(), list.ok()?))
+/// The alarms of versions that do not show them in their Status, as last asked for. The question is agreed on and
+/// logged by all members, so it is not put in every round.
+#[derive(Default)]
+pub struct Alarms(Option<(Instant, Vec<Alarm>)>);
+
+impl Alarms {
+    async fn ask(&mut self, link: &etcd::Member, answered: &[&etcd::Status]) -> Read<Vec<Alarm>> {
+        let shown: Vec<_> = answered.iter().map(|status| status.alarmed()).collect();
+        if !shown.contains(&Some(true)) {
+            if !shown.contains(&None) {
+                return Read::Known(Vec::new());
+            }
+            if let Some((_, alarms)) = self.0.as_ref().filter(|(at, _)| at.elapsed() < ALARMS_KEEP) {
+                return Read::Known(alarms.clone());
+            }
+        }
+        match link.alarms().await {
+            Ok(alarms) => {
+                self.0 = Some((Instant::now(), alarms.clone()));
+                Read::Known(alarms)
+            }
+            Err(error) => Read::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// The member list of whoever is furthest, without proof. Who gave no Status just now is not waited for again.
+async fn hearsay(
+    links: &BTreeMap<Name, etcd::Member>,
+    statuses: &[(Name, etcd::Result<etcd::Status>)],
+    zone: &Zone,
+) -> Vec<Member> {
+    let answered = statuses.iter().filter_map(|(name, answer)| Some((links.get(name)?, answer.as_ref().ok()?)));
+    let lists = answered.map(async |(link, status)| {
+        Some(((status.raft_term, status.raft_index), link.hearsay().await.ok()?))
     });
     let newest = join_all(lists).await.into_iter().flatten().max_by_key(|(progress, _)| *progress);
     newest.map(|(_, list)| named(list, zone)).unwrap_or_default()

@@ -10,7 +10,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::members::Links;
+use super::members::{Alarms, Links};
 use super::watches::{Claim, Key};
 use super::written::Written;
 
@@ -18,6 +18,7 @@ use super::written::Written;
 pub struct Memory {
     pub own: Own,
     pub links: Links,
+    pub alarms: Alarms,
     /// When each member last answered, or was first looked for.
     pub heard: BTreeMap<Name, Moment>,
     pub leaderless_since: Option<Moment>,
@@ -25,6 +26,8 @@ pub struct Memory {
     pub nodes: BTreeMap<Name, Name>,
     pub hash_checks: Vec<HashCheck>,
     pub just_added: BTreeSet<MemberId>,
+    /// Where the raft log was when we began to roll it on for 3.6.
+    pub rolled_from: Option<u64>,
     /// When we last changed a pod's image.
     pub patched: BTreeMap<Uid, Moment>,
     /// Something failed or came out otherwise than planned: ask the API server before planning again.

@@ -66,7 +66,7 @@ pub async fn observe(
     let targets: Vec<Target> = member_pods.iter().filter_map(|pod| pods::target(pod)).collect();
     let links = memory.links.to(&targets, recorded.cluster);
     let Answers { members, hearsay, mut statuses, alarms } =
-        members::ask(&links, &zone, spec::quota(cluster)).await;
+        members::ask(&links, &zone, spec::quota(cluster), &mut memory.alarms).await;
     for pod in &member_pods {
         let silent = || Read::Unknown("its pod has no address yet".to_owned());
         statuses.entry(pod.name_any().into()).or_insert_with(silent);

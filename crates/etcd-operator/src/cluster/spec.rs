@@ -44,8 +44,19 @@ pub fn repository(cluster: &EtcdCluster) -> &str {
 
 /// `ETCD_QUOTA_BACKEND_BYTES` of the spec: versions before 3.6 do not tell their quota.
 pub fn quota(cluster: &EtcdCluster) -> Option<u64> {
-    let env = cluster.spec.pod().etcd_env.iter().find(|env| env.name == "ETCD_QUOTA_BACKEND_BYTES")?;
-    env.value.as_deref()?.parse().ok().filter(|quota| *quota > 0)
+    env(cluster, "ETCD_QUOTA_BACKEND_BYTES")
+}
+
+/// After how many entries of the raft log a member makes a snapshot. Pods that are not ours have etcd's default.
+pub fn snapshot_count(cluster: &EtcdCluster, ours: bool) -> u64 {
+    let otherwise = if ours { resources::SNAPSHOT_COUNT } else { 100_000 };
+    env(cluster, "ETCD_SNAPSHOT_COUNT").unwrap_or(otherwise)
+}
+
+/// A number in the spec's environment.
+fn env(cluster: &EtcdCluster, name: &str) -> Option<u64> {
+    let env = cluster.spec.pod().etcd_env.iter().find(|env| env.name == name)?;
+    env.value.as_deref()?.parse().ok().filter(|number| *number > 0)
 }
 
 /// The schema refuses all of this; a CRD that somebody else installed may not.
@@ -113,5 +124,13 @@ mod tests {
         let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": "4294967296"}]);
         assert_eq!(quota(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}}))), Some(4 << 30));
         assert_eq!(quota(&cluster("c", json!({"size": 3}))), None);
+    }
+
+    #[test]
+    fn snapshots_come_as_often_as_the_pods_say() {
+        let env = json!([{"name": "ETCD_SNAPSHOT_COUNT", "value": "500"}]);
+        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}})), true), 500);
+        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), true), 10_000);
+        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), false), 100_000);
     }
 }

@@ -79,7 +79,7 @@ impl Hands<'_> {
         Ok(Outcome::Done)
     }
 
-    async fn voter(&self) -> Result<etcd::Member, Outcome> {
+    pub(super) async fn voter(&self) -> Result<etcd::Member, Outcome> {
         self.voter_but(None).await
     }
 

@@ -158,6 +158,9 @@ impl Hands<'_> {
         uid: &Uid,
         version: Version,
     ) -> Result<Outcome, ApplyError> {
+        if let Err(wait) = self.log_rolled(name, version).await {
+            return Ok(wait);
+        }
         let patch = resources::image_patch(&self.build()?, uid.as_str(), &version.to_string());
         let outcome = self.patch_pod("PatchImage", name, &Patch::Strategic(patch)).await?;
         if outcome == Outcome::Done {
