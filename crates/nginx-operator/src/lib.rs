@@ -7,12 +7,15 @@
 
 pub mod cli;
 pub mod health;
+pub mod kept;
 pub mod manifests;
 pub mod metrics;
+pub mod olm;
 pub mod operand;
 pub mod operator;
 pub mod plan;
 pub mod reconcile;
+pub mod releases;
 pub mod report;
 pub mod source;
 pub mod storage;

@@ -67,23 +67,19 @@ pub fn definition(stage: Stage, namespace: &str) -> Result<Value, ManifestError>
 }
 
 /// The files of this repository that are made from the types and the assets, with the path of each.
-pub fn files() -> Result<Vec<(&'static str, String)>, ManifestError> {
+pub fn files() -> Result<Vec<(String, String)>, ManifestError> {
     let definition = |stage| yaml(&[definition(stage, DEFAULT_NAMESPACE)?]);
     let operator = |newest| yaml(&operator(newest, DEFAULT_NAMESPACE, None)?);
-    Ok(vec![
-        ("crates/nginx-operator/assets/v1alpha1/crd.yaml", definition(Stage::First)?),
-        ("crates/nginx-operator/assets/v1alpha2/crd-transition.yaml", definition(Stage::Transition)?),
-        ("crates/nginx-operator/assets/v1alpha2/crd.yaml", definition(Stage::Second)?),
-        ("crates/nginx-operator/assets/v1alpha2/crd-retired.yaml", definition(Stage::Retired)?),
+    let files = [
         ("example/nginx/crd.yaml", definition(Stage::Second)?),
         ("example/nginx/operator.yaml", operator(Version::V1alpha2)?),
         ("example/nginx/v1alpha1/crd.yaml", definition(Stage::First)?),
         ("example/nginx/v1alpha1/operator.yaml", operator(Version::V1alpha1)?),
-        ("example/nginx/upgrade/1-operator.yaml", operator(Version::V1alpha2)?),
-        ("example/nginx/upgrade/2-crd-both-served.yaml", definition(Stage::Transition)?),
-        ("example/nginx/upgrade/3-crd-v1alpha2-stored.yaml", definition(Stage::Second)?),
-        ("example/nginx/upgrade/4-crd-v1alpha1-retired.yaml", definition(Stage::Retired)?),
-    ])
+        ("example/nginx/upgrade/crd-both-served.yaml", definition(Stage::Transition)?),
+        ("example/nginx/upgrade/crd-v1alpha1-retired.yaml", definition(Stage::Retired)?),
+    ];
+    let files = files.map(|(path, text)| (path.to_owned(), text));
+    Ok(files.into_iter().chain(crate::releases::files()?).collect())
 }
 
 /// As `kubectl apply -f` takes them.
@@ -169,10 +165,10 @@ mod tests {
     fn the_files_are_up_to_date() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for (path, made) in files().unwrap() {
-            let committed = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+            let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
             assert!(
                 committed == made,
-                "{path} is stale: run `cargo run -p nginx-operator --example crds -- .`"
+                "{path} is stale: run `cargo run -p nginx-operator --example files -- .`"
             );
         }
     }

@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use crate::NAME;
 use crate::health::assess;
+use crate::kept::Kept;
 use crate::operand::{Assets, instance_of};
 use crate::plan::{Found, Kind, PlanError, Step, plan};
 use crate::report;
@@ -151,18 +152,19 @@ impl Context {
         &self,
         instance: &NginxOperator,
         kind: Kind,
-        cache: &Store<K>,
+        cache: &Store<Kept<K>>,
     ) -> Result<Option<K>, ReconcileError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         let name = instance.name_any();
         let namespace = instance.namespace().unwrap_or_default();
+        let failed = |source| ReconcileError::Observe { kind, source };
         if let Some(object) = cache.get(&ObjectRef::new(&name).within(&namespace)) {
-            return Ok(Some((*object).clone()));
+            return object.read().map(Some).map_err(|error| failed(kube::Error::SerdeError(error)));
         }
         let live: Api<K> = Api::namespaced(self.client.clone(), &namespace);
-        live.get_opt(&name).await.map_err(|source| ReconcileError::Observe { kind, source })
+        live.get_opt(&name).await.map_err(failed)
     }
 
     /// Gives the Deployment as it is now, if it was written.

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::kept::Kept;
 use crate::operand::instance_of;
 use crate::reconcile::{Context, reconcile};
 use crate::source::{self, Scope};
@@ -31,8 +32,8 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 /// What belongs to operands, kept by watches. Clones share what they keep.
 #[derive(Clone)]
 pub struct Caches {
-    pub deployments: Store<Deployment>,
-    pub services: Store<Service>,
+    pub deployments: Store<Kept<Deployment>>,
+    pub services: Store<Kept<Service>>,
     pub pods: Store<Pod>,
 }
 
@@ -66,8 +67,8 @@ impl Loop {
         let (pods, pod_writer) = store();
         let controller = Controller::for_stream(changes, instances.clone())
             .with_config(Config::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
-            .watches_stream(ours(client, scope, deployment_writer, |_| {}), instance::<Deployment>)
-            .watches_stream(ours(client, scope, service_writer, |_| {}), instance::<Service>)
+            .watches_stream(ours(client, scope, deployment_writer, |_| {}), instance::<Kept<Deployment>>)
+            .watches_stream(ours(client, scope, service_writer, |_| {}), instance::<Kept<Service>>)
             .watches_stream(ours(client, scope, pod_writer, prune), instance::<Pod>);
         Self { instances, caches: Caches { deployments, services, pods }, controller, version }
     }

@@ -94,6 +94,8 @@ pub enum Program {
     /// An S3 server over a folder.
     Versitygw,
     LocalPathProvisioner,
+    /// Checks bundles for the Operator Lifecycle Manager.
+    OperatorVerify,
     /// The process that holds a pod's namespaces.
     Pause,
 }
@@ -114,6 +116,7 @@ impl Program {
             Self::Etcdutl(_) => "etcdutl",
             Self::Versitygw => "versitygw",
             Self::LocalPathProvisioner => "local-path-provisioner",
+            Self::OperatorVerify => "operator-verify",
             Self::Pause => "pause",
         }
     }
@@ -141,6 +144,9 @@ impl Program {
             Self::Versitygw => go("versitygw", "github.com/versity/versitygw/cmd/versitygw"),
             Self::LocalPathProvisioner => {
                 go("local-path-provisioner", "github.com/rancher/local-path-provisioner")
+            }
+            Self::OperatorVerify => {
+                go("operator-verify", "github.com/operator-framework/api/cmd/operator-verify")
             }
             Self::Pause => return Ok(Recipe::C { source: "pause.c" }),
             Self::Etcd(version) | Self::Etcdctl(version) | Self::Etcdutl(version) => {
