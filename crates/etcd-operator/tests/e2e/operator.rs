@@ -32,43 +32,50 @@ async fn killed_forty_times_during_scale_and_upgrade_the_end_is_the_same() {
             std::env::var("OPERATOR_KILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
         println!("OPERATOR_KILL_SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
-        let mut lives = 0;
-        // Each step is reached under kills; the steps come again until there were enough.
-        for (size, version) in [(5, "3.4.15"), (5, "3.5.35"), (3, "3.5.35"), (5, "3.6.16"), (3, "3.6.16")] {
+        let mut killed = 0;
+        // A step that is too quick leaves its kills to those after it.
+        let steps = [(5, "3.4.15"), (5, "3.5.35"), (3, "3.5.35"), (5, "3.6.16"), (3, "3.6.16")];
+        let more = [(4, "3.6.16"), (3, "3.6.16")].into_iter().cycle();
+        for (number, (size, version)) in (1..).zip(steps.into_iter().chain(more)) {
             cluster.edit(json!({"size": size, "version": version})).await?;
             let settled = cluster.settled(size, version);
             tokio::pin!(settled);
-            let share = KILLS / 5;
-            for _ in 0..share {
-                let moment = Duration::from_millis(random.random_range(100..1500));
+            let until_here = KILLS.min(number * KILLS / 5);
+            while killed < until_here {
+                let moment = Duration::from_millis(random.random_range(0..1500));
                 tokio::select! {
-                    biased;
                     done = &mut settled => {
-                        // Too quick: the rest of the kills fall into the next step.
                         done?;
                         break;
                     }
-                    () = tokio::time::sleep(moment) => {
-                        operator.restart()?;
-                        lives += 1;
+                    life = dies_at(&mut operator, killed, moment) => {
+                        life?;
+                        killed += 1;
                     }
                 }
             }
             cluster.settled(size, version).await?;
+            if killed == KILLS && number >= 5 {
+                break;
+            }
         }
-        // What is left over, on one more change of mind.
-        cluster.edit(json!({"size": 4})).await?;
-        while lives < KILLS {
-            tokio::time::sleep(Duration::from_millis(random.random_range(100..1500))).await;
-            operator.restart()?;
-            lives += 1;
-        }
-        cluster.settled(4, "3.6.16").await?;
         load.end_without_failure().await?;
         Ok(())
     })
     .await
     .unwrap();
+}
+
+/// Killed that long after it began to lead for the nth time, and started anew.
+async fn dies_at(operator: &mut Operator, lived: u32, moment: Duration) -> Outcome {
+    until("the operator to lead", LIMIT, async || {
+        let log = operator.log().map_err(|error| lab::Error::other("log", error))?;
+        let led = log.matches("became leader").count();
+        Ok(if led > lived as usize { Ok(()) } else { Err(led) })
+    })
+    .await?;
+    tokio::time::sleep(moment).await;
+    operator.restart()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
