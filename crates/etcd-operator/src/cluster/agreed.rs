@@ -13,7 +13,8 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-const DEADLINE: Duration = Duration::from_secs(1);
+/// Most answer in a millisecond; a lost quorum is to be told soon, and this comes on top of the members' own deadline.
+const DEADLINE: Duration = Duration::from_millis(500);
 /// Far more than two versions need.
 const LONGEST: usize = 4096;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use api::conditions::ConditionStatus;
-use lab::kit::{TestNamespace, shared_lab};
+use k8s_openapi::api::core::v1::Pod;
+use lab::kit::{TestNamespace, shared_lab, wait_for};
 use lab::wait::until;
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -42,10 +43,9 @@ async fn a_lost_quorum_is_told_at_once_and_comes_back_by_itself() {
         one.came_back(&cluster, 0).await?;
 
         // The second time, the kubelet waits before it starts them again.
-        for _ in 0..2 {
+        for restarts in 0..2 {
             for victim in [&one, &other] {
-                running(&cluster, victim).await?;
-                let pod = cluster.pods_api().get(&victim.name).await?;
+                let pod = running(&cluster, victim, restarts).await?;
                 lab.signal_container(&pod, "etcd", Signal::SIGKILL)?;
             }
         }
@@ -104,13 +104,17 @@ async fn nobody_answers(cluster: &Cluster<'_>) -> Outcome {
     cluster.settled(3, VERSION).await.map(drop)
 }
 
-async fn running(cluster: &Cluster<'_>, victim: &Victim) -> Outcome {
-    lab::kit::wait_for(&cluster.pods_api(), &victim.name, LIMIT, "to run", |pod| {
+/// The pod, as soon as its process runs after that many restarts.
+async fn running(cluster: &Cluster<'_>, victim: &Victim, restarts: i32) -> Outcome<Pod> {
+    let pod = wait_for(&cluster.pods_api(), &victim.name, LIMIT, "to run", |pod: &Pod| {
         let mut containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-        containers.any(|etcd| etcd.state.as_ref().is_some_and(|state| state.running.is_some()))
+        containers.any(|etcd| {
+            let runs = etcd.state.as_ref().is_some_and(|state| state.running.is_some());
+            etcd.restart_count == restarts && runs
+        })
     })
     .await?;
-    Ok(())
+    Ok(pod)
 }
 
 /// Two of three lose pod and data: only a backup helps, and nothing is made up meanwhile.
