@@ -2,8 +2,11 @@
 
 mod heal;
 mod life;
+mod nodes;
+mod operator;
 mod quorum;
 mod rollout;
 mod scale;
 mod support;
+mod tutorial;
 mod upgrade;
