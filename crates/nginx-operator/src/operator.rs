@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::nginx::Version;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::backoff::{Backoff, Policy, until_ok};
 use runtime::client::{MINIMUM_VERSION, check_version};
-use runtime::events::Recorder;
+use runtime::events::{Recorder, Severity};
 use runtime::lease::{Config as LeaseConfig, Election, Identity, Leadership, Timing};
 use runtime::metrics::Metrics;
 use runtime::rights::{self, Need};
@@ -170,6 +171,24 @@ impl Operator {
         tokio::join!(self.reconcile(&client, &over), migrate);
     }
 
+    /// An event about our own pod, if we are one.
+    async fn tell_start(&self, recorder: &Recorder, version: Version) {
+        let Settings { home, pod_name, pod_uid, .. } = &self.settings;
+        if pod_uid.is_none() {
+            return;
+        }
+        let pod = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(home.clone()),
+            name: Some(pod_name.clone()),
+            uid: pod_uid.clone(),
+            ..ObjectReference::default()
+        };
+        let message = format!("{NAME} {} leads and works with {version}", env!("CARGO_PKG_VERSION"));
+        recorder.publish(&pod, Severity::Normal, "Started", &message).await;
+    }
+
     /// Again and again the loop, for the newest version that is served.
     async fn reconcile(&self, client: &Client, over: &CancellationToken) {
         let Settings { scope, newest, pod_name, .. } = &self.settings;
@@ -181,6 +200,7 @@ impl Operator {
             let found = until_ok(PATIENT, over, "looking for the CRD", || served(&self.client, *newest));
             let (Some(()), Some(version)) = (may.await, found.await) else { break };
             info!(%version, "working with this version of the API");
+            self.tell_start(&recorder, version).await;
             let work = Loop::new(client, scope, version);
             self.operands.show(Some(work.instances.clone()));
             let context = Context {

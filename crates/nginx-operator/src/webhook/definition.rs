@@ -19,23 +19,25 @@ pub struct DefinitionError {
     source: kube::Error,
 }
 
-/// Writes the authorities into the CRD, if it points to our Service and does not have them yet.
+/// Writes the authorities into the CRD, if it points to our Service and does not have them yet. False if somebody else
+/// wrote at the same time: then the API server may not trust them yet, and the watch brings us back.
 pub async fn inject(
     crds: &Api<CustomResourceDefinition>,
     crd: &CustomResourceDefinition,
     namespace: &str,
     authorities: &str,
-) -> Result<(), DefinitionError> {
-    let Some(patch) = patch(crd, namespace, authorities) else { return Ok(()) };
+) -> Result<bool, DefinitionError> {
+    let Some(patch) = patch(crd, namespace, authorities) else { return Ok(true) };
     let name = crd.name_any();
     let params = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
     match crds.patch(&name, &params, &Patch::Merge(patch)).await {
-        Ok(_) => info!(crd = name, "the API server now trusts the conversion webhook"),
-        // Somebody else wrote: the watch brings what, and we look again.
-        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
-        Err(source) => return Err(DefinitionError { name, source }),
+        Ok(_) => {
+            info!(crd = name, "the API server now trusts the conversion webhook");
+            Ok(true)
+        }
+        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(false),
+        Err(source) => Err(DefinitionError { name, source }),
     }
-    Ok(())
 }
 
 fn patch(crd: &CustomResourceDefinition, namespace: &str, authorities: &str) -> Option<Value> {

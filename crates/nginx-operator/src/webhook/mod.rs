@@ -113,15 +113,16 @@ async fn keep(
         let aligned = until_ok(RETRY, stop, "looking after the webhook's certificate", || {
             align(&crds, &secrets, settings, crd.as_ref())
         });
-        let Some((certificate, config)) = aligned.await else { return };
-        if served.as_ref() != Some(&certificate) {
+        let Some(Aligned { certificate, config, trusted }) = aligned.await else { return };
+        let due =
+            Duration::try_from(certificate.renew_after.duration_since(Timestamp::now())).unwrap_or_default();
+        // Without any, one that is not trusted yet is better than none.
+        if served.as_ref() != Some(&certificate) && (trusted || served.is_none()) {
             info!(renew_after = %certificate.renew_after, "serving conversion with this certificate");
             serve.send_replace(Some(config));
             ready.set(true);
+            served = Some(certificate);
         }
-        let due =
-            Duration::try_from(certificate.renew_after.duration_since(Timestamp::now())).unwrap_or_default();
-        served = Some(certificate);
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(due) => {}
@@ -134,17 +135,25 @@ async fn keep(
     }
 }
 
+struct Aligned {
+    certificate: Certificate,
+    config: Arc<ServerConfig>,
+    /// Whether the API server trusts it, as far as it has to.
+    trusted: bool,
+}
+
 /// One pass. The order matters: first the Secret, then the CRD, and what comes back is served.
 async fn align(
     crds: &Api<CustomResourceDefinition>,
     secrets: &Api<Secret>,
     settings: &Settings,
     crd: Option<&CustomResourceDefinition>,
-) -> Result<(Certificate, Arc<ServerConfig>), WebhookError> {
+) -> Result<Aligned, WebhookError> {
     let certificate = secret::current(secrets, &settings.home, settings.life, Timestamp::now()).await?;
     let config = certificate.server_config()?;
-    if let Some(crd) = crd {
-        definition::inject(crds, crd, &settings.home, &certificate.authorities).await?;
-    }
-    Ok((certificate, config))
+    let trusted = match crd {
+        Some(crd) => definition::inject(crds, crd, &settings.home, &certificate.authorities).await?,
+        None => true,
+    };
+    Ok(Aligned { certificate, config, trusted })
 }

@@ -110,3 +110,11 @@ async fn the_end_is_the_same_whatever_happens_to_a_write() {
         }
     }
 }
+
+#[tokio::test]
+async fn events_that_are_late_repeated_or_lost_change_nothing() {
+    let (lab, _turn) = lab().await;
+    let (undisturbed, _) = live(lab, Fault::None).await.unwrap();
+    let (rough, _) = live(lab, Fault::RoughWatches).await.unwrap();
+    assert_eq!(rough, undisturbed);
+}

@@ -8,6 +8,8 @@ use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
+use super::rough::{rough, smooth};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -17,6 +19,8 @@ pub enum Fault {
     LoseAnswerOf(usize),
     /// This write is refused with a server error and not done.
     Refuse(usize),
+    /// Every event of every watch is late and told twice, and many are not told at all.
+    RoughWatches,
 }
 
 #[derive(Clone, Default)]
@@ -58,6 +62,7 @@ impl Line {
             let (line, inner) = (line.clone(), inner.clone());
             async move {
                 let hit = line.hits(&request);
+                let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
                 if let Some(Fault::Refuse(_)) = hit {
                     return Err(BoxError::from("refused by the test"));
                 }
@@ -68,11 +73,16 @@ impl Line {
                         std::future::pending().await
                     }
                     Some(Fault::LoseAnswerOf(_)) => Err(BoxError::from("the answer was lost by the test")),
-                    _ => answer,
+                    _ if watch && line.rough() => answer.map(rough),
+                    _ => answer.map(smooth),
                 }
             }
         });
         Client::new(service, client.default_namespace())
+    }
+
+    fn rough(&self) -> bool {
+        self.0.state.lock().unwrap().fault == Some(Fault::RoughWatches)
     }
 
     /// The fault, if it is this request's. Leases and questions about rights are no writes of the loop.
@@ -89,7 +99,7 @@ impl Line {
         state.writes += 1;
         let now = state.writes;
         state.fault.filter(|fault| match fault {
-            Fault::None => false,
+            Fault::None | Fault::RoughWatches => false,
             Fault::DieAfter(at) | Fault::LoseAnswerOf(at) | Fault::Refuse(at) => *at == now,
         })
     }

@@ -1,6 +1,7 @@
 //! A lab to join, an operator to run in it, and what a kubelet would do.
 
 mod line;
+mod rough;
 
 use std::time::Duration;
 
