@@ -127,7 +127,8 @@ async fn hearsay(
     statuses: &[(Name, etcd::Result<etcd::Status>)],
     zone: &Zone,
 ) -> Vec<Member> {
-    let answered = statuses.iter().filter_map(|(name, answer)| Some((links.get(name)?, answer.as_ref().ok()?)));
+    let answered =
+        statuses.iter().filter_map(|(name, answer)| Some((links.get(name)?, answer.as_ref().ok()?)));
     let lists = answered.map(async |(link, status)| {
         Some(((status.raft_term, status.raft_index), link.hearsay().await.ok()?))
     });

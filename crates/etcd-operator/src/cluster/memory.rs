@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{HashCheck, MemberId, Moment, Name, Read, Status, Uid};
+use domain::{HashCheck, MemberId, Moment, Name, Read, Status, Uid, Version};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
@@ -26,8 +26,8 @@ pub struct Memory {
     pub nodes: BTreeMap<Name, Name>,
     pub hash_checks: Vec<HashCheck>,
     pub just_added: BTreeSet<MemberId>,
-    /// Where the raft log was when we began to roll it on for 3.6.
-    pub rolled_from: Option<u64>,
+    /// For which version the raft log is rolled on, and where it was when we began.
+    pub rolled: Option<(Version, u64)>,
     /// When we last changed a pod's image.
     pub patched: BTreeMap<Uid, Moment>,
     /// Something failed or came out otherwise than planned: ask the API server before planning again.

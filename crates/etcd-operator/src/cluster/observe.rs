@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use api::names::{self, Zone};
 use api::{EtcdCluster, labels};
-use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded};
+use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Uid};
 use k8s_openapi::api::core::v1::{self, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use resources::{Cluster, ClusterError};
 use thiserror::Error;
 
@@ -47,6 +47,8 @@ pub struct Seen {
     pub observation: Observation,
     pub links: BTreeMap<Name, etcd::Member>,
     pub zone: Zone,
+    /// Of pods and claims, as they were seen: a delete of something that changed since is refused.
+    pub resource_versions: BTreeMap<Uid, String>,
 }
 
 pub async fn observe(
@@ -144,7 +146,13 @@ pub async fn observe(
         alarms,
         last_nodes,
     };
-    Ok(Seen { observation, links, zone })
+    let resource_versions = all_pods
+        .iter()
+        .map(|pod| pod.meta())
+        .chain(claims.iter().map(|claim| claim.meta()))
+        .filter_map(|meta| Some((meta.uid.clone()?.into(), meta.resource_version.clone()?)))
+        .collect();
+    Ok(Seen { observation, links, zone, resource_versions })
 }
 
 type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);

@@ -131,7 +131,8 @@ async fn planned(
 /// When status is written: at once when all is quiet, else not too soon after the last time, so that what changes
 /// together is written together. `None`: there is nothing to write, or a step writes it along.
 fn due(plan: &Plan, news: News, memory: &Memory) -> Option<Duration> {
-    let pause = news.pause().filter(|_| !records(plan))?;
+    // An election, or one poll that was missed, is not worth a word.
+    let pause = news.pause().filter(|_| !records(plan) && !plan.passing)?;
     let quiet = plan.rule == Rule::Steady;
     let since = memory.reported.map_or(Duration::MAX, |at| at.elapsed());
     Some(if quiet { Duration::ZERO } else { pause.saturating_sub(since) })

@@ -130,7 +130,7 @@ mod tests {
     fn snapshots_come_as_often_as_the_pods_say() {
         let env = json!([{"name": "ETCD_SNAPSHOT_COUNT", "value": "500"}]);
         assert_eq!(snapshot_count(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}})), true), 500);
-        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), true), 10_000);
+        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), true), 2_500);
         assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), false), 100_000);
     }
 }

@@ -186,13 +186,20 @@ impl Hands<'_> {
         }
     }
 
+    /// Only the object of this UID, as the plan saw it, in its own time and never by force.
+    fn only(&self, uid: &Uid) -> DeleteParams {
+        let resource_version = self.seen.resource_versions.get(uid).cloned();
+        let preconditions = Preconditions { uid: Some(uid.to_string()), resource_version };
+        DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+    }
+
     pub(super) async fn delete_pod(
         &mut self,
         step: &'static str,
         name: &Name,
         uid: &Uid,
     ) -> Result<Outcome, ApplyError> {
-        match self.api::<Pod>().delete(name.as_str(), &only(uid)).await {
+        match self.api::<Pod>().delete(name.as_str(), &self.only(uid)).await {
             Ok(answer) => {
                 // It ends in its own time; until then it shows as being deleted.
                 match answer.left().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
@@ -210,7 +217,7 @@ impl Hands<'_> {
     }
 
     pub(super) async fn delete_claim(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {
-        match self.api::<Claim>().delete(name.as_str(), &only(uid)).await {
+        match self.api::<Claim>().delete(name.as_str(), &self.only(uid)).await {
             Ok(answer) => {
                 match answer.left().filter(|claim| claim.metadata.deletion_timestamp.is_some()) {
                     Some(claim) => self.memory.own.claims.changed(claim),
@@ -257,10 +264,4 @@ fn uuid() -> String {
     let hex = format!("{:032x}", time | version);
     let part = |range: std::ops::Range<usize>| &hex[range];
     [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-")
-}
-
-/// Only the object of this UID, in its own time, never by force.
-fn only(uid: &Uid) -> DeleteParams {
-    let preconditions = Preconditions { uid: Some(uid.to_string()), resource_version: None };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
