@@ -25,9 +25,9 @@ const ENV_INITIAL_CLUSTER_STATE: &str = "INITIAL_CLUSTER_STATE";
 /// 3.6 takes this many learners at once, enough to grow from one member to seven in one go; others warn and go on.
 const MAX_LEARNERS: &str = "6";
 
-/// Entries of the raft log between two snapshots: the default of 3.1 and of 3.6. With the 100 000 of those between, a
-/// quiet cluster would never be rid of entries that 3.6 refuses to read.
-pub const SNAPSHOT_COUNT: u64 = 10_000;
+/// Entries of the raft log between two snapshots. etcd's own 10 000 to 100 000 leave what later versions cannot read in
+/// the log of a quiet cluster, and an upgrade has to write that many to be rid of it.
+pub const SNAPSHOT_COUNT: u64 = 2_500;
 
 const DATA: &str = "etcd-data";
 const DATA_PATH: &str = "/var/etcd";
