@@ -64,10 +64,6 @@ impl Operator {
         Ok(())
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// What it has logged so far, in all its lives.
     pub fn log(&self) -> Outcome<String> {
         Ok(fs::read_to_string(self.how.log())?)
