@@ -56,11 +56,11 @@ enum Fate {
 /// Strikes, waits for full health, and looks at who was touched.
 async fn heals(cluster: &Cluster<'_>, load: &Load<'_>, version: &str, case: (Fault, Who, Fate)) -> Outcome {
     let (fault, who, fate) = case;
-    let in_case = |error| format!("{case:?}: {error}");
+    let in_case = |error: Box<dyn std::error::Error>| format!("{case:?}: {error}");
     let began = Instant::now();
     let victim = cluster.victim(who).await?;
     strike(cluster, &victim, fault).await.map_err(in_case)?;
-    cluster.settled(3, version).await.map_err(|error| in_case(error))?;
+    cluster.settled(3, version).await.map_err(in_case)?;
     match fate {
         Fate::Restarted(times) => victim.came_back(cluster, times).await,
         Fate::SameNameAndVolume => victim.came_back_on_its_volume(cluster).await,

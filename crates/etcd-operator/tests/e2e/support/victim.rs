@@ -8,6 +8,7 @@ use etcd::{Expect, Member};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use lab::wait::until;
 use nix::sys::signal::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -105,12 +106,14 @@ impl Victim {
 
     /// It is there again in the same pod, its process started `restarts` more times.
     pub async fn came_back(&self, cluster: &Cluster<'_>, restarts: i32) -> Outcome {
-        let now = cluster.footprints().await?;
         let mut expected = self.before.clone();
         expected.entry(self.name.clone()).and_modify(|(_, count, _)| *count += restarts);
-        if now != expected {
-            return Err(format!("expected {expected:?}, found {now:?}").into());
-        }
+        // The kubelet counts a moment after etcd answers.
+        until(&format!("{expected:?}"), Duration::from_secs(30), async || {
+            let now = cluster.footprints().await.map_err(|error| lab::Error::other("pods", error))?;
+            Ok(if now == expected { Ok(()) } else { Err(format!("{now:?}")) })
+        })
+        .await?;
         self.is_the_same_member(cluster).await
     }
 
