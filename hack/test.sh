@@ -5,8 +5,14 @@ cd "$(dirname "$0")/.."
 export RUST_BACKTRACE=0 LAB_TEST_NAME=${LAB_TEST_NAME:-test} LAB_BUNDLES=${LAB_BUNDLES:-$PWD/target/bundles} CARGO_TERM_COLOR=never
 log=$(mktemp); shares=$(mktemp); passed=0 failed=0 broken=()
 
+# Labs of this run or an earlier one, whatever became of their processes: their names all begin alike.
+sweep() {
+  target/debug/lab list | awk -v prefix="$LAB_TEST_NAME" 'index($1, prefix) == 1 {print $1}' | while read -r name; do
+    target/debug/lab down --name "$name"
+  done
+}
 finish() {
-  for name in "$LAB_TEST_NAME" "${LAB_TEST_NAME}api"; do target/debug/lab down --name "$name" >/dev/null 2>&1; done
+  sweep >/dev/null 2>&1
   rm -f "$log" "$shares"
 }
 trap finish EXIT
@@ -37,8 +43,7 @@ suite "format" make -s fmt
 suite "build" cargo build --workspace --bins
 suite "licences and sources" make -s deny
 suite "clippy" make -s clippy
-# What an earlier run left behind, whatever became of its processes.
-for name in "$LAB_TEST_NAME" "${LAB_TEST_NAME}api"; do target/debug/lab down --name "$name"; done
+sweep
 suite "lab up" target/debug/lab up --name "$LAB_TEST_NAME"
 if [ ${#broken[@]} -eq 0 ]; then
   suite "tests" cargo test --workspace --no-fail-fast

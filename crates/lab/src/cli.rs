@@ -1,5 +1,7 @@
 //! What people type.
 
+use std::fmt::Display;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -167,21 +169,21 @@ pub async fn run(cli: Cli) -> Result<()> {
         Verb::Status { which, output } => show_status(&state::existing(&which.name)?, output).await,
         Verb::List => {
             for lab in state::all()? {
-                println!("{}\t{} nodes\t{}", lab.name, lab.nodes, lab.api_url());
+                say(format_args!("{}\t{} nodes\t{}", lab.name, lab.nodes, lab.api_url()))?;
             }
             Ok(())
         }
         Verb::Kubeconfig { which, raw } => {
             let path = state::existing(&which.name)?.kubeconfig();
             if raw {
-                print!("{}", read(&path)?);
+                say(read(&path)?.trim_end())?;
             } else {
-                println!("{}", path.display());
+                say(path.display())?;
             }
             Ok(())
         }
         Verb::AwsDir { which } => {
-            println!("{}", full(&which.name)?.aws_dir().display());
+            say(full(&which.name)?.aws_dir().display())?;
             Ok(())
         }
         Verb::Logs { component, follow, which } => {
@@ -190,22 +192,30 @@ pub async fn run(cli: Cli) -> Result<()> {
         Verb::Shell { which, command } => open_shell(&Lab::existing(&which.name)?, &command),
         Verb::Load { archive, which } => {
             for image in images::load(&archive, &full(&which.name)?.registry_store())? {
-                println!("{image}");
+                say(image)?;
             }
             Ok(())
         }
         Verb::Images { which } => {
-            println!("{}", image_table(&full(&which.name)?.registry_store().list()?));
+            say(image_table(&full(&which.name)?.registry_store().list()?))?;
             Ok(())
         }
         Verb::Node { action, node, which } => change_node(&Lab::existing(&which.name)?, action, &node).await,
         Verb::Publish { binary, which } => {
             full(&which.name)?;
             for name in Lab::existing(&which.name)?.publish(&binary)? {
-                println!("{name}");
+                say(name)?;
             }
             Ok(())
         }
+    }
+}
+
+/// A line on stdout; a reader that has seen enough ends us quietly.
+fn say(line: impl Display) -> Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.map_err(|e| Error::other("stdout", e)),
     }
 }
 
@@ -262,9 +272,9 @@ async fn show_status(layout: &Layout, output: Output) -> Result<()> {
     let rows = lab::status::status(layout).await?;
     match output {
         Output::Json => {
-            println!("{}", serde_json::to_string_pretty(&rows).map_err(|e| Error::other("status", e))?);
+            say(serde_json::to_string_pretty(&rows).map_err(|e| Error::other("status", e))?)?;
         }
-        Output::Table => println!("{}", table(&rows)),
+        Output::Table => say(table(&rows))?,
     }
     Ok(())
 }
@@ -324,7 +334,7 @@ fn show_log(layout: &Layout, component: &str, follow: bool) -> Result<()> {
         let error = Command::new("tail").args(["-n", "+1", "-F"]).arg(&log).exec();
         return Err(Error::other("tail", error));
     }
-    print!("{}", read(&log)?);
+    say(read(&log)?.trim_end())?;
     Ok(())
 }
 
