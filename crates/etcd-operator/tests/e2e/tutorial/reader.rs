@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
     /// A command with a terminal, and what is typed at its prompt.
     pub async fn at_prompt(&self, command: &str, typed: &[&str]) -> Outcome<String> {
         let line = format!("script --quiet --return --command '{command}' /dev/null");
-        let keys: String = typed.iter().map(|line| format!("{line}\n")).collect();
+        let keys = typed.join("\n") + "\n";
         let (output, text) = self.ends(self.shell("", &line), command, &keys).await?;
         let text = text.replace('\r', "");
         if output.status.success() { Ok(text) } else { Err(format!("$ {command}\n{text}").into()) }
@@ -158,18 +158,17 @@ impl Window {
                 continue;
             }
             let state = format!("{ready} {status}");
-            match pods.iter_mut().find(|(known, _)| known == name) {
-                Some((_, states)) => states.push(state),
-                None => {
-                    // Whoever came before runs by now.
-                    if let Some((before, states)) = pods.last()
-                        && !states.iter().any(|state| state.ends_with("Running"))
-                    {
-                        return Err(format!("{name} came before {before} ran").into());
-                    }
-                    pods.push((name.to_owned(), vec![state]));
-                }
+            if let Some((_, seen)) = pods.iter_mut().find(|(known, _)| known == name) {
+                seen.push(state);
+                continue;
             }
+            // Whoever came before runs by now.
+            if let Some((before, seen)) = pods.last()
+                && !seen.iter().any(|state| state.ends_with("Running"))
+            {
+                return Err(format!("{name} came before {before} ran").into());
+            }
+            pods.push((name.to_owned(), vec![state]));
         }
         Ok(pods)
     }
