@@ -1,65 +1,80 @@
-//! A pod that asks a Service again and again, and counts.
+//! A client on a node that asks a Service again and again, and counts.
 
-use std::time::Duration;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{Api, LogParams, PostParams};
-use lab::kit::{TestNamespace, wait_for};
+use k8s_openapi::api::core::v1::Service;
+use lab::kit::TestNamespace;
 use lab::wait::until;
-use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 
 use super::{LIMIT, Outcome};
 
-pub struct Client<'a> {
-    test: &'a TestNamespace<'static>,
+pub struct Client {
     name: String,
+    counts: Arc<Mutex<Counts>>,
+    /// Ends with us.
+    _process: Child,
 }
 
-impl<'a> Client<'a> {
+#[derive(Clone, Default)]
+struct Counts {
+    answers: usize,
+    failures: Vec<String>,
+}
+
+impl Client {
     /// Asks the Service on this port from now on, each time over a new connection, and gives once it has an answer.
-    pub async fn start(test: &'a TestNamespace<'static>, service: &str, port: u16) -> Outcome<Self> {
-        let name = format!("client-of-{service}-{port}");
+    pub async fn start(test: &TestNamespace<'_>, service: &str, port: u16) -> Outcome<Self> {
         let found: Service = test.api::<Service>().get(service).await?;
         let ip = found.spec.and_then(|spec| spec.cluster_ip).unwrap_or_default();
+        let ask = format!("curl -sSf -m 5 -o /dev/null http://{ip}:{port}/ 2>&1");
         let script = format!(
-            "until wget -q -T 5 -O /dev/null http://{ip}:{port}/; do sleep 0.1; done; echo ANSWERED; \
-             while sleep 0.05; do wget -q -T 5 -O /dev/null http://{ip}:{port}/ && echo OK || echo FAILED; done"
+            "until {ask} > /dev/null; do sleep 0.1; done; while sleep 0.05; do {ask} && echo OK || echo FAILED; done"
         );
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": { "name": name },
-            "spec": {
-                "terminationGracePeriodSeconds": 0,
-                "containers": [{ "name": "client", "image": "busybox:1.28.0-glibc", "command": ["sh", "-c", script] }],
-            },
-        }))?;
-        test.api().create(&PostParams::default(), &pod).await?;
-        wait_for(&test.api::<Pod>(), &name, LIMIT, "to run", |pod| {
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-        })
-        .await?;
-        let client = Self { test, name };
-        until("the client to get an answer", LIMIT, async || {
-            let log = client.log().await?;
-            Ok(if log.contains("OK") { Ok(()) } else { Err(log) })
-        })
-        .await?;
+        let node = Path::new("/run/netns").join(test.lab.layout.node_netns(1));
+        let mut process = Command::new("nsenter")
+            .arg(format!("--net={}", node.display()))
+            .args(["bash", "-c", &script])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let counts = Arc::new(Mutex::new(Counts::default()));
+        let mut lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
+        let counted = counts.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut counts = counted.lock().unwrap();
+                if line == "OK" { counts.answers += 1 } else { counts.failures.push(line) }
+            }
+        });
+        let client = Self { name: format!("client of {service}:{port}"), counts, _process: process };
+        client.answers_more(1).await?;
         Ok(client)
     }
 
-    async fn log(&self) -> lab::Result<String> {
-        let pods: Api<Pod> = self.test.api();
-        Ok(pods.logs(&self.name, &LogParams::default()).await?)
+    async fn answers_more(&self, more: usize) -> Outcome {
+        let enough = self.counts().answers + more;
+        until(&self.name, LIMIT, async || {
+            let answers = self.counts().answers;
+            Ok(if answers >= enough { Ok(()) } else { Err(format!("{answers} answers")) })
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts.lock().unwrap().clone()
     }
 
     /// No question since the first answer was left without one.
     pub async fn saw_no_failure(&self) -> Outcome {
-        // What is under way shall be counted, too.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let log = self.log().await?;
-        let (answers, failures) = (log.matches("OK").count(), log.matches("FAILED").count());
-        println!("{}: {answers} answers, {failures} failures", self.name);
-        assert_eq!(failures, 0, "{} of {} questions failed", failures, answers + failures);
-        assert!(answers > 10, "only {answers} answers");
+        self.answers_more(5).await?;
+        let Counts { answers, failures } = self.counts();
+        println!("{}: {answers} answers, {} failures", self.name, failures.len());
+        assert!(failures.is_empty(), "{} saw {failures:?} and {answers} answers", self.name);
         Ok(())
     }
 }
