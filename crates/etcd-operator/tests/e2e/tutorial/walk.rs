@@ -224,6 +224,9 @@ pub async fn resize(reader: &Reader<'_>, cluster: &Cluster<'_>) -> Outcome {
     let applied = reader.reads("kubectl apply -f etcd-cluster-cr.yaml").await?;
     row(&applied, "etcdcluster.etcd.database.coreos.com/example-etcd-cluster configured")?;
     cluster.settled(4, "3.1.10").await?;
+    // The kubelet's probe sees it a moment after the operator does.
+    let all_ready = |shown: &str| shown.matches(" 1/1 ").count() == 4;
+    reader.sees("kubectl get pods -l app=etcd", all_ready).await?;
     let pods = window.closed().await?;
     let (_, states) = pods.get(3).ok_or("there is no fourth pod")?;
     assert!(states.iter().any(|state| state.starts_with("0/1 Init:")), "{states:?}");
