@@ -1,5 +1,8 @@
 //! The command line: the flags of the coreos operator, and ours.
 
+// Doc comments here are help texts, in which backticks would be noise.
+#![allow(clippy::doc_markdown)]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

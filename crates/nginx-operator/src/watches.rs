@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::controller::{Action, Config, Error};
 use kube::runtime::reflector::store::{Writer, WriterDropped};
 use kube::runtime::reflector::{ObjectRef, Store, store};
-use kube::runtime::{Controller, WatchStreamExt, predicates, watcher};
+use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ impl Loop {
             .reflect(writer)
             .touched_objects()
             // What we write ourselves, the status, is no news.
-            .predicate_filter(predicates::generation, Default::default());
+            .predicate_filter(predicates::generation, PredicateConfig::default());
         let (deployments, deployment_writer) = store();
         let (services, service_writer) = store();
         let (pods, pod_writer) = store();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd::{Expect, Member};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::ListParams;
 use lab::kit::TestNamespace;
 use lab::wait::until;
@@ -35,7 +35,7 @@ pub async fn healthy(
 
 async fn look(test: &TestNamespace<'_>, selector: &str, size: usize, without: Option<&str>) -> Outcome {
     let pods = list(test, selector).await?;
-    let names: Vec<String> = pods.iter().map(|pod| pod.name_any()).collect();
+    let names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
     if names.len() != size || names.iter().any(|name| Some(name.as_str()) == without) {
         return Err(format!("the pods are {names:?}").into());
     }

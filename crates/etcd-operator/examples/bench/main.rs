@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use api::v1beta2::EtcdCluster;
 use clap::Parser;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use lab::kit::{TestNamespace, wait_for};
 use lab::{Lab, Options};
@@ -169,7 +169,7 @@ async fn ready(test: &TestNamespace<'_>, name: &str) -> Outcome {
 /// From the delete of one member's pod to three healthy members, that one not among them.
 async fn heal(test: &TestNamespace<'_>, name: &str) -> Outcome<Duration> {
     let pods = health::list(test, &pods_of(name)).await?;
-    let victim = pods.first().map(|pod| pod.name_any()).ok_or("the cluster has no pods")?;
+    let victim = pods.first().map(ResourceExt::name_any).ok_or("the cluster has no pods")?;
     let began = Instant::now();
     test.api::<k8s_openapi::api::core::v1::Pod>().delete(&victim, &DeleteParams::default()).await?;
     healthy(test, &pods_of(name), pods.len(), Some(&victim)).await?;

@@ -14,7 +14,7 @@ use crate::{NEW, Outcome, create, delete, ready};
 const OBJECTS: usize = 300;
 const BYTES: usize = 500 * 1024;
 /// Status and labels have settled, and whatever is written late was written.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 /// Clusters by size.
 const SIZES: [usize; 20] = [3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 
@@ -37,7 +37,7 @@ pub async fn requests(test: &TestNamespace<'_>, quiet: Duration) -> Outcome<f64>
     Ok(seen)
 }
 
-/// As many Secrets and ConfigMaps as an operator that caches all of them would choke on.
+/// As many Secrets and `ConfigMaps` as an operator that caches all of them would choke on.
 pub async fn clutter(test: &TestNamespace<'_>) -> Outcome {
     let text = "x".repeat(BYTES);
     let made = stream::iter(0..OBJECTS).map(|number| {

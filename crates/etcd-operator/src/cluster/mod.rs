@@ -142,7 +142,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
                 // Deleted between the news and the round.
                 Err(QueueError::ObjectNotFound(cluster)) => debug!(%cluster, "gone"),
                 Err(QueueError::ReconcilerFailed(error, cluster)) => {
-                    warn!(%cluster, %error, "a round failed")
+                    warn!(%cluster, %error, "a round failed");
                 }
                 Err(error) => error!(%error, "the work queue failed"),
             }

@@ -66,7 +66,7 @@ impl<K: Resource> Written<K> {
             }
             match write {
                 Write::Created(ours) | Write::Changed(ours) => {
-                    drop(objects.insert(name.clone(), ours.clone()))
+                    drop(objects.insert(name.clone(), ours.clone()));
                 }
                 Write::Gone(_) => drop(objects.remove(name)),
             }

@@ -168,7 +168,7 @@ async fn a_member_with_a_volume_is_lost_in_each_way_and_its_volume_ends_with_it(
         claims_are(&cluster, cluster.pod_names().await?.len()).await?;
 
         cluster.edit(json!({"size": 1})).await?;
-        let left = Duration::from_secs(60);
+        let left = Duration::from_mins(1);
         tokio::try_join!(claims_go_after_their_members(&cluster, 2, left), async {
             cluster.settled(1, version).await.map(drop)
         })?;

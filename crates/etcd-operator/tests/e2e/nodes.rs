@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::ListParams;
 use lab::kit::{TestNamespace, lab_alone};
 use lab::wait::until;
@@ -31,7 +31,7 @@ async fn names_on(cluster: &Cluster<'_>, node: &str) -> Outcome<Vec<String>> {
     let pods = cluster.pods().await?;
     let there =
         pods.iter().filter(|pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node));
-    Ok(there.map(|pod| pod.name_any()).collect())
+    Ok(there.map(ResourceExt::name_any).collect())
 }
 
 /// The one member of the cluster on that node.
@@ -60,7 +60,7 @@ async fn claims_fit(cluster: &Cluster<'_>, number: usize) -> Outcome {
     let claims = cluster.test.api::<PersistentVolumeClaim>();
     let members = cluster.pod_names().await?;
     until("only the members' claims", LIMIT, async || {
-        let names: BTreeSet<_> = claims.list(&selector).await?.iter().map(|claim| claim.name_any()).collect();
+        let names: BTreeSet<_> = claims.list(&selector).await?.iter().map(ResourceExt::name_any).collect();
         Ok(if names.len() == number && names.is_subset(&members) {
             Ok(())
         } else {

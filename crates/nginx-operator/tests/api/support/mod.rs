@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub use line::{Fault, Line};
 
 /// For everything that is only a matter of machine speed.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_mins(2);
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 pub type Nginx = v1alpha1::NginxOperator;
 
@@ -192,7 +192,7 @@ impl<'a> Instance<'a> {
         Ok(wait_for(&self.test.api(), self.name, LIMIT, what, holds).await?)
     }
 
-    /// As a kubelet would: every pod of the newest ReplicaSet starts and answers, until the rollout is done.
+    /// As a kubelet would: every pod of the newest `ReplicaSet` starts and answers, until the rollout is done.
     pub async fn becomes_healthy(&self) -> Outcome<Nginx> {
         lab::wait::until("the operand to be healthy", LIMIT, async || {
             for pod in self.pods().await.map_err(|error| lab::Error::usage(error.to_string()))? {

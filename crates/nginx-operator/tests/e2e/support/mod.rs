@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 
 pub use client::Client;
 
-pub const LIMIT: Duration = Duration::from_secs(180);
+pub const LIMIT: Duration = Duration::from_mins(3);
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// Puts this build's image into the lab, once.
