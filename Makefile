@@ -69,5 +69,5 @@ bench: ## Measure the operator beside bare pods, against its budgets (BENCH=--qu
 	hack/bench.sh $(BENCH)
 
 .PHONY: bench-lab
-bench-lab: lab ## Measure the lab: time to ready, load and memory at rest, ten times up and down
+bench-lab: lab ## Measure the lab: time to ready, load and memory at rest
 	hack/bench-lab.sh

@@ -1,5 +1,5 @@
 //! Measures the operator's memory and speed with 1 and with 1,000 instances on an API-only lab:
-//! `cargo run -p nginx-operator --example bench -- target/release/nginx-operator`.
+//! `cargo run -p nginx-operator --example memory -- target/release/nginx-operator`.
 
 use std::error::Error;
 use std::fs;
