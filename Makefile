@@ -25,6 +25,11 @@ build: ## Build all programs, as tests use them
 test: ## Run all tests: lint, unit, real API server, whole lab; installs what it needs (root)
 	hack/test.sh
 
+.PHONY: scenarios
+scenarios: ## Run every scenario of both operators on the lab, the long ones and the ones under work too (root)
+	cargo build --workspace --bins
+	LAB_TEST_NAME=scenarios RUST_BACKTRACE=0 cargo test -p etcd-operator -p nginx-operator --tests --no-fail-fast -- --test-threads=2
+
 .PHONY: lint
 lint: fmt clippy deny ## Check format, lints, licences and sources
 
