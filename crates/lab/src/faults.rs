@@ -230,6 +230,9 @@ impl Lab {
     }
 }
 
+/// How much text is turned over: enough to be no number by chance.
+const TEXT: usize = 8;
+
 fn cut_table(other: &str) -> String {
     format!("lab_cut_{other}")
 }
@@ -245,15 +248,19 @@ fn container_id(pod: &Pod, container: &str) -> Result<String> {
     id.ok_or_else(|| Error::other(format!("container {container}"), "not started"))
 }
 
-/// Turns over 64 bytes a quarter into what is written: the rest of a WAL file is zeros made ahead of time.
+/// Turns over some text a quarter into what is written. Text, since flipped lengths of records look to etcd like a write
+/// that was cut short, which it mends by dropping the rest; and not the end, which is zeros made ahead of time.
 fn flip_bytes(path: &Path) -> Result<()> {
     let mut file = fs::File::options().read(true).write(true).open(path).at(path)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content).at(path)?;
     let written = content.iter().rposition(|b| *b != 0).map_or(0, |p| p + 1);
-    let start = written / 4;
-    let end = (start + 64).min(written);
-    let flipped: Vec<u8> = content[start..end].iter().map(|b| !b).collect();
+    let is_text = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_graphic);
+    let later = content[written / 4..written].windows(TEXT).position(is_text).map(|p| p + written / 4);
+    let start = later
+        .or_else(|| content[..written].windows(TEXT).position(is_text))
+        .ok_or_else(|| Error::other(path.display().to_string(), "holds no text to corrupt"))?;
+    let flipped: Vec<u8> = content[start..start + TEXT].iter().map(|b| b ^ 1).collect();
     file.seek(SeekFrom::Start(start as u64)).at(path)?;
     file.write_all(&flipped).at(path)
 }
@@ -263,16 +270,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn corrupting_changes_what_is_written_and_not_the_padding() {
+    fn corrupting_changes_text_and_neither_lengths_nor_padding() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.wal");
-        let mut before = vec![7_u8; 1000];
+        let record = [&[9_u8, 0, 0, 0, 0, 0, 0, 0][..], b"traffic/0001=v", &[0]].concat();
+        let mut before = record.repeat(40);
         before.resize(4000, 0);
         fs::write(&path, &before).unwrap();
         flip_bytes(&path).unwrap();
         let after = fs::read(&path).unwrap();
-        assert_eq!(after.len(), before.len());
-        assert_eq!(after.iter().zip(&before).filter(|(a, b)| a != b).count(), 64);
-        assert!(after[1000..].iter().all(|b| *b == 0));
+        let changed: Vec<usize> = (0..before.len()).filter(|i| after[*i] != before[*i]).collect();
+        assert_eq!(changed.len(), TEXT);
+        assert!(changed.iter().all(|i| before[*i].is_ascii_graphic() && *i >= record.len() * 10));
+    }
+
+    #[test]
+    fn a_file_without_text_is_said_to_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        fs::write(&path, [1, 2, 3]).unwrap();
+        assert!(flip_bytes(&path).unwrap_err().to_string().contains("no text"));
     }
 }

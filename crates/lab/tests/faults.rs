@@ -36,7 +36,7 @@ async fn server(test: &TestNamespace<'_>, name: &str, node: &str) -> lab::Result
         "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{nodeName: {node}, terminationGracePeriodSeconds: 0, \
          volumes: [{{name: d, emptyDir: {{}}}}], containers: [{{name: c, image: 'busybox:1.28.0-glibc', \
          volumeMounts: [{{name: d, mountPath: /d}}], \
-         command: [sh, -c, 'hostname > /d/index.html && exec httpd -f -p 8080 -h /d']}}]}}}}"
+         command: [sh, -c, 'echo served-by-$(hostname) > /d/index.html && exec httpd -f -p 8080 -h /d']}}]}}}}"
     );
     test.kubectl_with_input(&["apply", "-f", "-"], &pod).await?;
     wait_for(&test.api(), name, LIMIT, "to be Ready", ready).await
@@ -162,7 +162,7 @@ async fn containers_are_paused_resumed_killed_and_their_data_wiped_and_corrupted
         assert!(reaches(test, "one", &two).await);
 
         let file = lab.corrupt(&two, "d", ".")?;
-        assert_ne!(std::fs::read_to_string(&file).unwrap_or_default().trim(), "two");
+        assert_ne!(std::fs::read_to_string(&file).unwrap_or_default().trim(), "served-by-two");
         lab.wipe(&two, "d")?;
         assert!(!file.exists());
 
