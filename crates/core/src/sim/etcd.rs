@@ -189,6 +189,9 @@ impl World {
 
     pub(super) fn add_member(&mut self, name: &Name, learner: bool) -> Result<MemberId, Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
+        if cluster.members.iter().any(|member| member.name == *name) {
+            return Err(Refused("peer URL already exists"));
+        }
         let voters = cluster.voters().count();
         if self.up_voters(id) < voters && voters > 1 {
             return Err(Refused("unhealthy cluster"));
