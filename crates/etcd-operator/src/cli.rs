@@ -6,10 +6,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use domain::HopTable;
 use jiff::SignedDuration;
 use runtime::logging::Format;
+
+use crate::snapshot;
 
 /// Creates, scales, heals and upgrades etcd clusters while their clients keep reading and writing.
 ///
@@ -20,9 +22,13 @@ use runtime::logging::Format;
 #[command(
     name = "etcd-operator",
     version,
+    args_conflicts_with_subcommands = true,
     after_help = "Try it:\n  etcd-operator --listen-addr=127.0.0.1:8080 &\n  kubectl apply -f example/example-etcd-cluster.yaml\n  kubectl describe etcdcluster example-etcd-cluster"
 )]
 pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Which controllers run in this process.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cluster")]
     pub controllers: Vec<Controller>,
@@ -65,6 +71,12 @@ pub struct Cli {
     /// The namespace that is looked after, and that has the leases.
     #[arg(long, env = "MY_POD_NAMESPACE", hide_env_values = true)]
     pub pod_namespace: Option<String>,
+}
+
+/// What this program does besides being an operator.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    Snapshot(snapshot::Args),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

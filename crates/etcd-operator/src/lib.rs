@@ -3,3 +3,4 @@
 pub mod cli;
 pub mod cluster;
 pub mod process;
+pub mod snapshot;
