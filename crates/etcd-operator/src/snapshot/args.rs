@@ -35,6 +35,10 @@ pub struct Target {
     #[arg(long, value_name = "JSON", value_parser = json_source, conflicts_with = "place")]
     pub source: Option<StoreSource>,
 
+    /// The data directory of a member that does not run, in place of a snapshot.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["place", "source"])]
+    pub data_dir: Option<PathBuf>,
+
     /// A folder with the store's secret, one file for each key, such as ~/.aws; without it, the identity of this
     /// process is used.
     #[arg(long, value_name = "DIR")]
@@ -49,10 +53,6 @@ pub struct Target {
 pub struct Verify {
     #[command(flatten)]
     pub target: Target,
-
-    /// The data directory of a member that does not run, in place of a snapshot.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["place", "source"])]
-    pub data_dir: Option<PathBuf>,
 
     /// The SHA-256 of the database that must be found.
     #[arg(long, value_name = "HEX")]

@@ -39,7 +39,9 @@ pub enum SnapshotError {
 pub async fn run(args: Args) -> Result<(), SnapshotError> {
     let done = match args.command {
         Command::Inspect(target) => read(&target, &Expect::default()).await,
-        Command::Verify(verify) => verified(&verify).await,
+        Command::Verify(Verify { target, expect_sha256: sha256, expect_digest: digest }) => {
+            read(&target, &Expect { sha256, digest }).await
+        }
         Command::Fetch(fetch) => fetched(&fetch).await,
     };
     if let Err(error) = &done {
@@ -49,6 +51,10 @@ pub async fn run(args: Args) -> Result<(), SnapshotError> {
 }
 
 async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
+    if let Some(folder) = &target.data_dir {
+        let contents = verify_data_dir(folder, expect).await?;
+        return show(&folder.display().to_string(), &contents, target.json);
+    }
     let place = target.open()?;
     let contents = match inspect(&place, Kind::Snapshot).await {
         Ok(contents) => contents,
@@ -58,17 +64,6 @@ async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
     let mismatch = |source| SnapshotError::Mismatch { place: place.to_string(), source };
     expect.check(&contents).map_err(mismatch)?;
     show(&place.to_string(), &contents, target.json)
-}
-
-async fn verified(verify: &Verify) -> Result<(), SnapshotError> {
-    let expect = Expect { sha256: verify.expect_sha256.clone(), digest: verify.expect_digest.clone() };
-    match &verify.data_dir {
-        Some(folder) => {
-            let contents = verify_data_dir(folder, &expect).await?;
-            show(&folder.display().to_string(), &contents, verify.target.json)
-        }
-        None => read(&verify.target, &expect).await,
-    }
 }
 
 async fn fetched(args: &Fetch) -> Result<(), SnapshotError> {
