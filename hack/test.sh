@@ -51,11 +51,12 @@ if [ ${#broken[@]} -eq 0 ]; then
   # Always the whole workspace: a part of it would be built anew with other features.
   tests="cargo test --workspace --no-fail-fast"
   suite "units and properties" $tests --lib --bins
-  suite "files and schemas" $tests --test files --test rules --test schema --test bundles
+  suite "files and schemas" $tests --test files --test rules --test schema --test bundles --test docs
   suite "etcd 3.1 to 3.6" $tests --test client --test real
   suite "real API server" $tests --test api --test shutdown
   suite "the lab itself" $tests --test cluster --test faults --test lifecycle --test programs --test leftovers
   suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial::
+  suite "demo" env FAST=1 NAME="${LAB_TEST_NAME}demo" hack/demo.sh
 fi
 
 printf '\n== time\n'; cat "$shares"

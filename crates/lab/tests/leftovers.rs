@@ -36,9 +36,13 @@ fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
-/// The network namespaces that some process lives in.
+/// The network namespaces that some process lives in; pods of other labs come and go as they please.
 fn inhabited() -> BTreeSet<String> {
-    let of = |process: fs::DirEntry| fs::read_link(process.path().join("ns/net")).ok();
+    let of = |process: fs::DirEntry| {
+        let groups = fs::read_to_string(process.path().join("cgroup")).ok()?;
+        let others = groups.contains("/lab-") && !groups.contains(&format!("/lab-{NAME}"));
+        if others { None } else { fs::read_link(process.path().join("ns/net")).ok() }
+    };
     entries(Path::new("/proc")).filter_map(of).map(|ns| ns.display().to_string()).collect()
 }
 
