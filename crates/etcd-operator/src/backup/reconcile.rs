@@ -78,6 +78,7 @@ async fn round(backup: &Guarded, context: &Arc<Context>) -> Result<Action, Recon
     let mut status = backup.status.clone().unwrap_or_default();
     let ended = memory.job.take_if(|job| !job.is_running());
     let mut news = ended.as_ref().map(|job| report::record(&mut status, job, now)).unwrap_or_default();
+    report::forgive(&mut status, backup.metadata.generation);
     // An attempt at what the spec no longer says.
     memory
         .job
@@ -86,14 +87,7 @@ async fn round(backup: &Guarded, context: &Arc<Context>) -> Result<Action, Recon
         .for_each(|job| job.stop.cancel());
 
     let created = backup.metadata.creation_timestamp.as_ref().map_or(now, |created| created.0);
-    let facts = Facts {
-        spec: &backup.spec,
-        status: &status,
-        created,
-        generation: backup.metadata.generation,
-        running: memory.job.is_some(),
-        now,
-    };
+    let facts = Facts { spec: &backup.spec, status: &status, created, running: memory.job.is_some(), now };
     let plan = plan(facts);
     debug!(backup = %Key::of(&backup), ?plan, "planned");
     if let Plan::Run { slot } = plan {

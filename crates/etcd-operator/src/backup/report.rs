@@ -29,14 +29,21 @@ pub fn record(status: &mut EtcdBackupStatus, job: &Job, now: Timestamp) -> Vec<N
         State::Running(_) | State::Stopped => Vec::new(),
         State::Made(good) => made(status, &good),
         State::Failed(failure) => {
-            let same_spec = status.observed_generation == job.generation;
             status.succeeded = false;
-            status.failures = if same_spec { status.failures.saturating_add(1) } else { 1 };
+            status.failures = status.failures.saturating_add(1);
             status.last_failure = Some(Time(now));
             status.reason.clone_from(&failure.message);
             stall(status, failure.reason, &failure.message, job.generation, now);
             vec![warning(failure)]
         }
+    }
+}
+
+/// A spec that was changed is a new start.
+pub fn forgive(status: &mut EtcdBackupStatus, generation: Option<i64>) {
+    if status.observed_generation != generation {
+        status.failures = 0;
+        status.last_failure = None;
     }
 }
 
@@ -212,6 +219,19 @@ mod tests {
         // Still shown while the next attempt is under way.
         compose(&backup, &mut status, &Plan::Running, None, at(9));
         assert_eq!(ready(&status), (ConditionStatus::False, "BucketNotFound"));
+    }
+
+    #[test]
+    fn an_edit_forgives_what_failed_before() {
+        let (backup, mut status) = (backup(), EtcdBackupStatus::default());
+        failed(&mut status, 1);
+        compose(&backup, &mut status, &Plan::Retry { at: at(9) }, None, at(1));
+        forgive(&mut status, Some(1));
+        assert_eq!(status.failures, 1);
+        forgive(&mut status, Some(2));
+        compose(&backup, &mut status, &Plan::Run { slot: at(0) }, None, at(2));
+        assert_eq!((status.failures, status.reason.as_str()), (0, ""));
+        assert_eq!(ready(&status), (ConditionStatus::False, "Saving"));
     }
 
     #[test]
