@@ -51,8 +51,10 @@ impl Outdated {
     }
 
     pub(super) fn note(&mut self, entry: &Entry<'_>) {
+        if entry.revision <= self.compacted {
+            return;
+        }
         let key = match entry.change {
-            _ if entry.revision <= self.compacted => return,
             Change::Put { version: ..=1, .. } | Change::Nothing => return,
             Change::Put { key, .. } | Change::Delete { key } => key,
         };
@@ -197,19 +199,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn number(sum: &Sum) -> String {
-        sum.to_string()
-    }
-
     #[test]
     fn sums_carry() {
         let mut sum = Sum::default();
         sum.add([0xff; 32]);
-        assert_eq!(number(&sum), "f".repeat(64));
+        assert_eq!(sum.to_string(), "f".repeat(64));
         let mut one = [0; 32];
         one[31] = 2;
         sum.add(one);
-        assert_eq!(number(&sum), format!("{}1", "0".repeat(63)));
+        assert_eq!(sum.to_string(), format!("{}1", "0".repeat(63)));
     }
 
     #[test]
