@@ -160,7 +160,7 @@ pub async fn list(prefix: &Place) -> Result<Vec<(Place, Manifest)>, StoreError> 
     });
     let mut found: Vec<(Place, Manifest)> =
         read.buffer_unordered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await?;
-    found.sort_by(|(_, a), (_, b)| (a.slot, a.finished).cmp(&(b.slot, b.finished)));
+    found.sort_by_key(|(_, manifest)| (manifest.slot, manifest.finished));
     Ok(found)
 }
 
