@@ -53,7 +53,7 @@ if [ ${#broken[@]} -eq 0 ]; then
   suite "etcd 3.1 to 3.6" $tests --test client --test real
   suite "real API server" $tests --test api --test shutdown
   suite "the lab itself" $tests --test cluster --test faults --test lifecycle --test programs
-  suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial::
+  suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial:: heal:: quorum:: operator::
 fi
 
 printf '\n== time\n'; cat "$shares"
