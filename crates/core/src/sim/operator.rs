@@ -124,9 +124,7 @@ impl World {
         match step {
             Step::ListLive => Ok(()),
             Step::AddMember { name, learner } => {
-                let id = self.add_member(name, *learner).map_err(etcd_refused)?;
-                self.memory.just_added.insert(id);
-                Ok(())
+                self.add_member(name, *learner).map(drop).map_err(etcd_refused)
             }
             Step::Promote { id, .. } => self.promote(*id).map_err(etcd_refused),
             Step::RemoveMember { id, .. } => self.remove_member(*id).map_err(etcd_refused),
@@ -154,9 +152,8 @@ impl World {
                 let token = self.next_number();
                 self.create_pod(name, *version, Arms::New { token }, None)?;
             }
-            Step::CreateMember { id, name, version, peers } => {
-                self.memory.just_added.remove(id);
-                let peers = peers.iter().map(|peer| peer.name.clone()).collect();
+            Step::CreateMember { name, version, peers, joining } => {
+                let peers = peers.iter().map(|peer| &peer.name).chain(joining).cloned().collect();
                 self.create_pod(name, *version, Arms::Existing { peers }, None)?;
             }
             Step::ResumeMember { name, version, claim } => {

@@ -116,9 +116,8 @@ impl Hands<'_> {
             Step::EnsureClientService => self.client_service().await,
             Step::SetBudget { min_available } => self.budget(*min_available).await,
             Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
-            Step::CreateMember { id, name, version, peers } => {
-                self.memory.just_added.remove(id);
-                self.create_member(name, *version, peers).await
+            Step::CreateMember { name, version, peers, joining } => {
+                self.create_member(name, *version, peers, joining).await
             }
             Step::ResumeMember { name, version, claim } => self.resume_member(name, *version, claim).await,
             Step::MarkPod { name, uid, disarm, serve } => self.mark_pod(name, uid, *disarm, *serve).await,

@@ -25,7 +25,6 @@ impl Hands<'_> {
         let url = self.seen.zone.peer_url(name.as_str());
         match voter.add_member(vec![url], learner).await {
             Ok(added) => {
-                self.memory.just_added.insert(added.id);
                 self.members.extend(named(vec![added], &self.seen.zone));
                 Ok(Outcome::Done)
             }
