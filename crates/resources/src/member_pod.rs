@@ -68,7 +68,11 @@ pub fn member_pod(
             containers: vec![etcd(cluster, member, version, bootstrap)],
             enable_service_links: Some(false),
             hostname: Some(member.to_owned()),
-            init_containers: Some(vec![check_dns(&cluster.zone.host(member), pod)]),
+            init_containers: Some(vec![check_dns(
+                &cluster.zone.host(member),
+                from_annotation(ENV_INITIAL_CLUSTER, annotations::INITIAL_CLUSTER),
+                pod,
+            )]),
             node_selector: (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone()),
             restart_policy: Some("Always".to_owned()),
             security_context: Some(security::of_pod(pod)),
@@ -146,18 +150,16 @@ fn notes(
     notes.into_iter().chain(volume).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
-    let from_annotation = |name: &str, annotation: &str| EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: format!("metadata.annotations['{annotation}']"),
-                ..ObjectFieldSelector::default()
-            }),
-            ..EnvVarSource::default()
-        }),
-        value: None,
+fn from_annotation(name: &str, annotation: &str) -> EnvVar {
+    let field_ref = ObjectFieldSelector {
+        field_path: format!("metadata.annotations['{annotation}']"),
+        ..ObjectFieldSelector::default()
     };
+    let value_from = EnvVarSource { field_ref: Some(field_ref), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value_from: Some(value_from), value: None }
+}
+
+fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
     let fixed =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
     let ours = [
