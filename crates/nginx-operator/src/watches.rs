@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::nginx::{INSTANCE_LABEL, KIND, NginxOperator, Version};
+use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -65,11 +66,16 @@ impl Loop {
         let (deployments, deployment_writer) = store();
         let (services, service_writer) = store();
         let (pods, pod_writer) = store();
+        let (relisted, relists) = unbounded();
         let controller = Controller::for_stream(changes, instances.clone())
             .with_config(Config::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
-            .watches_stream(ours(client, scope, deployment_writer, |_| {}), instance::<Kept<Deployment>>)
-            .watches_stream(ours(client, scope, service_writer, |_| {}), instance::<Kept<Service>>)
-            .watches_stream(ours(client, scope, pod_writer, prune), instance::<Pod>);
+            .reconcile_all_on(relists)
+            .watches_stream(
+                ours(client, scope, deployment_writer, &relisted, |_| {}),
+                instance::<Kept<Deployment>>,
+            )
+            .watches_stream(ours(client, scope, service_writer, &relisted, |_| {}), instance::<Kept<Service>>)
+            .watches_stream(ours(client, scope, pod_writer, &relisted, prune), instance::<Pod>);
         Self { instances, caches: Caches { deployments, services, pods }, controller, version }
     }
 
@@ -121,11 +127,13 @@ async fn announce(instances: Store<NginxOperator>, scope: Scope) {
     }
 }
 
-/// Changes of what belongs to an operand.
+/// Changes of what belongs to an operand. A list that was read anew is told apart: what is missing in it was deleted
+/// unseen, and no event will ever say so.
 fn ours<K>(
     client: &Client,
     scope: &Scope,
     writer: Writer<K>,
+    relisted: &UnboundedSender<()>,
     prune: fn(&mut K),
 ) -> impl Stream<Item = watcher::Result<K>> + Send + use<K>
 where
@@ -133,6 +141,7 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let config = watcher::Config::default().labels(INSTANCE_LABEL).streaming_lists();
+    let relisted = relisted.clone();
     watcher(scope.api::<K>(client), config)
         .default_backoff()
         .modify(move |object| {
@@ -140,6 +149,12 @@ where
             prune(object);
         })
         .reflect(writer)
+        .inspect(move |event| {
+            // The other end goes only with the whole loop.
+            if matches!(event, Ok(watcher::Event::InitDone)) && relisted.unbounded_send(()).is_err() {
+                debug!("the loop is ending");
+            }
+        })
         .touched_objects()
 }
 

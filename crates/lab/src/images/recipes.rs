@@ -146,9 +146,10 @@ server {
     Ok(image)
 }
 
-/// Our etcd operator, under the names that the book deploys: one program behind three commands.
+/// Our etcd operator, under the names of its releases and those that the book deploys: one program behind three commands.
 pub fn etcd_operator(binary: &Path) -> Result<Image, ImageError> {
-    let tags = ["v0.9.4", "v0.9.2", "latest"].map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
+    let tags =
+        ["v0.10.0", "v0.9.4", "v0.9.2", "latest"].map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
     own_program(names(&tags)?, binary, &["etcd-operator", "etcd-backup-operator", "etcd-restore-operator"])
 }
 
