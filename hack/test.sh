@@ -54,6 +54,8 @@ if [ ${#broken[@]} -eq 0 ]; then
   suite "files and schemas" $tests --test files --test rules --test schema --test bundles --test docs
   suite "etcd 3.1 to 3.6" $tests --test client --test real
   suite "real API server" $tests --test api --test shutdown
+  suite "nginx operator, real API server" $tests --test apiserver
+  suite "nginx operator on the lab" $tests --test onlab -- --test-threads=2
   suite "the lab itself" $tests --test cluster --test faults --test lifecycle --test programs --test leftovers
   suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial:: heal:: quorum:: operator::
   suite "demo" env FAST=1 NAME="${LAB_TEST_NAME}demo" hack/demo.sh

@@ -45,10 +45,7 @@ pub fn package() -> Package {
 pub fn releases(root: &Path) -> Result<Vec<Release>, BundleError> {
     let all = definitions()?;
     let clusters = all.iter().filter(|crd| text(crd, "/spec/names/kind") == "EtcdCluster").cloned().collect();
-    Ok(vec![
-        release(root, "0.9.4", None, clusters)?,
-        release(root, "0.10.0", Some("0.9.4"), all)?,
-    ])
+    Ok(vec![release(root, "0.9.4", None, clusters)?, release(root, "0.10.0", Some("0.9.4"), all)?])
 }
 
 fn release(

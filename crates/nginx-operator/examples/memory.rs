@@ -57,7 +57,10 @@ async fn measure(lab: &Lab, binary: &str) -> Result<(), Box<dyn Error>> {
         tokio::time::sleep(REST).await;
         let seen = operator.resident_mib()?;
         within &= seen <= limit;
-        println!("{:<42} {seen:>4.1} MiB {limit:>4} MiB", format!("nginx-operator, {count} instances: memory"));
+        println!(
+            "{:<42} {seen:>4.1} MiB {limit:>4} MiB",
+            format!("nginx-operator, {count} instances: memory")
+        );
         println!("{:<42} {:>7.1}s", format!("nginx-operator, {count} instances: ready"), took.as_secs_f64());
     }
     if within { Ok(()) } else { Err("over budget".into()) }

@@ -158,6 +158,11 @@ pub fn nginx_operator(binary: &Path) -> Result<Image, ImageError> {
     own_program(names(&["nginx-operator:0.1.0", "nginx-operator:0.2.0"])?, binary, &["nginx-operator"])
 }
 
+/// Any other program, under its own name.
+pub fn program(name: &str, binary: &Path) -> Result<Image, ImageError> {
+    own_program(names(&[format!("{name}:latest")])?, binary, &[name])
+}
+
 /// A program of ours with the libraries it needs, to be run as nobody in particular. The first command is the
 /// program, the others are links to it.
 pub fn own_program(names: Vec<Reference>, binary: &Path, commands: &[&str]) -> Result<Image, ImageError> {

@@ -30,18 +30,16 @@ impl Client {
     pub async fn start(test: &TestNamespace<'_>, service: &str, port: u16) -> Outcome<Self> {
         let found: Service = test.api::<Service>().get(service).await?;
         let ip = found.spec.and_then(|spec| spec.cluster_ip).unwrap_or_default();
-        let netns = |node| Path::new("/run/netns").join(test.lab.layout.node_netns(node)).display().to_string();
+        let netns =
+            |node| Path::new("/run/netns").join(test.lab.layout.node_netns(node)).display().to_string();
         let nodes = (1..=test.lab.layout.nodes).map(netns).collect::<Vec<_>>().join(" ");
         let script = format!(
             "ask() {{ nsenter --net=$1 curl -sSf -m 5 -o /dev/null http://{ip}:{port}/ 2>&1; }}
              for node in {nodes}; do until ask $node > /dev/null; do sleep 0.1; done; done
              while true; do for node in {nodes}; do sleep 0.05; ask $node && echo OK || echo FAILED from $node; done; done"
         );
-        let mut process = Command::new("bash")
-            .args(["-c", &script])
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut process =
+            Command::new("bash").args(["-c", &script]).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let counts = Arc::new(Mutex::new(Counts::default()));
         let mut lines = BufReader::new(process.stdout.take().ok_or("no output")?).lines();
         let counted = counts.clone();
