@@ -72,10 +72,10 @@ impl Loop {
             .reconcile_all_on(relists)
             .watches_stream(
                 ours(client, scope, deployment_writer, &relisted, |_| {}),
-                instance::<Kept<Deployment>>,
+                namesake::<Kept<Deployment>>,
             )
-            .watches_stream(ours(client, scope, service_writer, &relisted, |_| {}), instance::<Kept<Service>>)
-            .watches_stream(ours(client, scope, pod_writer, &relisted, prune), instance::<Pod>);
+            .watches_stream(ours(client, scope, service_writer, &relisted, |_| {}), namesake::<Kept<Service>>)
+            .watches_stream(ours(client, scope, pod_writer, &relisted, prune), labelled);
         Self { instances, caches: Caches { deployments, services, pods }, controller, version }
     }
 
@@ -165,7 +165,11 @@ fn prune(pod: &mut Pod) {
     pod.metadata.owner_references = None;
 }
 
-fn instance<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
-    let name = instance_of(&object)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+/// Deployment and Service are named after their instance; their label may be what somebody has changed.
+fn namesake<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
+    Some(ObjectRef::new(&object.name_any()).within(&object.namespace()?))
+}
+
+fn labelled(pod: Pod) -> Option<ObjectRef<NginxOperator>> {
+    Some(ObjectRef::new(instance_of(&pod)?).within(&pod.namespace()?))
 }

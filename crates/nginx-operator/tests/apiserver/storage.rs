@@ -82,10 +82,10 @@ async fn everything_is_stored_anew_without_a_migrator_and_after_a_crash_at_every
         .run(async |test| -> Outcome {
             let writes = moved(test, Fault::None).await?;
             assert_eq!(writes, NAMES.len() + 1, "each instance, then the CRD's status");
-            for at in 1..=writes {
-                for fault in [Fault::DieAfter(at), Fault::LoseAnswerOf(at), Fault::Refuse(at)] {
-                    moved(test, fault).await?;
-                }
+            for fault in
+                (1..=writes).map(Fault::DieAfter).chain([Fault::LoseAnswerOf(writes), Fault::Refuse(1)])
+            {
+                moved(test, fault).await?;
             }
             Ok(())
         })
