@@ -1,6 +1,8 @@
 //! The bundles are made from what is in the repository, and are what the Operator Lifecycle Manager takes, in the words
 //! of its own checker.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
