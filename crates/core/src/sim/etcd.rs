@@ -73,7 +73,9 @@ impl World {
         let (id, member_id) = (ClusterId(token), MemberId(token));
         let first = !self.clusters.contains_key(&id) || !self.client_service;
         self.law(first, || format!("{name} bootstrapped a second time"));
-        let foreign = self.recorded.cluster.is_some_and(|recorded| recorded != id);
+        // The seed of before a restore, which a rival makes too late, never serves and is cleared away.
+        let ours = self.recorded.seed.as_ref() == Some(name);
+        let foreign = ours && self.recorded.cluster.is_some_and(|recorded| recorded != id);
         self.law(!foreign, || format!("{name} bootstrapped a second cluster"));
         self.clusters.insert(id, Cluster::of_one(member(member_id, name, false), 0));
         Voice::Runs(Disk { cluster: id, member: member_id, index: 0, corrupt: false })

@@ -98,6 +98,10 @@ impl World {
     fn as_seen(&self, step: &Step, seen: &Observation, recorded: &Recorded) -> Result<(), String> {
         let same = match step {
             step if step.records() => self.recorded == *recorded,
+            // Members are asked in the name of the cluster that the plan was made for.
+            step if step.changes_membership() || matches!(step, Step::MoveLeader { .. }) => {
+                self.recorded.cluster == seen.recorded.cluster
+            }
             Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
                 let now = self.pods.get(name).map(|pod| self.pod_seen(name, pod));
                 let then = seen.pods.iter().find(|pod| pod.name == *name).cloned();
@@ -154,7 +158,11 @@ impl World {
                 self.recorded.cluster = Some(*id);
                 self.promise(*id);
             }
-            Step::RecordRestore { restore } => self.recorded.restore = Some(restore.clone()),
+            Step::RecordRestore { restore } => {
+                self.recorded.restore = Some(restore.clone());
+                // Names are random: one that was given out is never given out again.
+                self.made += 8;
+            }
             Step::SwapCluster { id, version, restore } => {
                 self.recorded = Recorded {
                     seed: Some(restore.seed.clone()),
