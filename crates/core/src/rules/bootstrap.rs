@@ -33,19 +33,20 @@ fn first_step(view: &View, version: Version) -> Option<Decision> {
     let Some(name) = view.seen.fresh_names.first() else {
         return Decision::wait("no unused name for the seed was given");
     };
-    let mut actions = vec![Step::RecordSeed { name: name.clone() }.into()];
-    actions.extend(create_seed(view, name, version));
-    Decision::act(format!("nothing of this cluster exists: {name} becomes its seed"), actions)
+    let why = format!("nothing of this cluster exists: {name} becomes its seed");
+    Decision::act(why, create_seed(view, name, version))
 }
 
 pub(super) fn delete_claim(claim: &Claim) -> Step {
     Step::DeleteClaim { name: claim.name.clone(), uid: claim.uid.clone() }
 }
 
+/// The record is written each time: its resource version refuses an operator that planned before the cluster began.
 fn create_seed(view: &View, name: &Name, version: Version) -> Vec<Action> {
+    let record = Step::RecordSeed { name: name.clone() }.into();
     let headless = (!view.seen.headless_service).then(|| Step::EnsureHeadlessService.into());
     let seed = Step::CreateSeed { name: name.clone(), version }.announcing([Event::new_member_added(name)]);
-    headless.into_iter().chain([seed]).collect()
+    [record].into_iter().chain(headless).chain([seed]).collect()
 }
 
 fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
@@ -179,7 +180,7 @@ mod tests {
     #[case::fresh(nothing, |_: &mut Scene| {}, "record seed x, headless, seed x 3.5.16")]
     #[case::bad_version(nothing, |s: &mut Scene| s.want("3.5.1"), "stuck")]
     #[case::unreadable_version(nothing, |s: &mut Scene| s.want("three"), "stuck")]
-    #[case::crash_before_pod(nothing, |s: &mut Scene| s.seen.recorded.seed = Some("a".into()), "headless, seed a 3.5.16")]
+    #[case::crash_before_pod(nothing, |s: &mut Scene| s.seen.recorded.seed = Some("a".into()), "record seed a, headless, seed a 3.5.16")]
     #[case::starting(starting, |_: &mut Scene| {}, "wait")]
     #[case::evicted(starting, |s: &mut Scene| s.pod("a").phase = PodPhase::Failed, "delete pod a")]
     #[case::going(starting, |s: &mut Scene| s.pod("a").deleting = true, "wait")]

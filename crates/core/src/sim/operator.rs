@@ -2,7 +2,7 @@
 
 use super::observe::Glitch;
 use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
-use crate::ids::{Name, Uid};
+use crate::ids::{MemberId, Name, Uid};
 use crate::observation::{Check, HashCheck, ImageCheck, Observation, Recorded};
 use crate::plan::{Plan, plan};
 use crate::spec::Storage;
@@ -108,6 +108,7 @@ impl World {
                 let written = |pod: crate::Pod| (pod.uid, pod.version, pod.armed, pod.serving, pod.deleting);
                 now.map(written) == then.map(written)
             }
+            Step::DeleteClaim { name, uid } => self.claims.get(name).is_some_and(|claim| claim.uid == *uid),
             _ => true,
         };
         same.then_some(()).ok_or_else(|| format!("conflict: {step:?}"))
@@ -187,7 +188,9 @@ impl World {
                 self.create_pod(name, *version, Arms::New { token }, None)?;
             }
             Step::CreateMember { id, name, version, peers } => {
-                self.memory.just_added.remove(id);
+                if !self.memory.just_added.remove(id) && !self.never_started(*id) {
+                    return Err(format!("no member says that {name} never started"));
+                }
                 let peers = peers.iter().map(|peer| peer.name.clone()).collect();
                 self.create_pod(name, *version, Arms::Existing { peers }, None)?;
             }
@@ -229,6 +232,14 @@ impl World {
             other => return Err(format!("{other:?} is no write")),
         }
         Ok(())
+    }
+
+    /// What the members that are up say.
+    fn never_started(&self, id: MemberId) -> bool {
+        self.clusters.iter().any(|(of, cluster)| {
+            cluster.member(id).is_some_and(|member| !member.started)
+                && cluster.members.iter().any(|member| self.member_up(*of, member).is_some())
+        })
     }
 
     fn pod_of(&mut self, name: &Name, uid: &Uid) -> Result<&mut SimPod, String> {

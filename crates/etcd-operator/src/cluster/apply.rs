@@ -117,7 +117,9 @@ impl Hands<'_> {
             Step::SetBudget { min_available } => self.budget(*min_available).await,
             Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
             Step::CreateMember { id, name, version, peers } => {
-                self.memory.just_added.remove(id);
+                if !self.memory.just_added.remove(id) && !self.never_started(*id).await {
+                    return Ok(Outcome::Stale("no member says that it never started".into()));
+                }
                 self.create_member(name, *version, peers).await
             }
             Step::ResumeMember { name, version, claim } => self.resume_member(name, *version, claim).await,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use domain::{Check, ClusterId, HashCheck, MemberId, Name, Read, Version};
 use etcd::Expect;
+use futures::future::join_all;
 
 use super::super::members::named;
 use super::{ApplyError, Hands, Outcome};
@@ -77,6 +78,16 @@ impl Hands<'_> {
         self.memory.hash_checks.retain(|check| check.member != *member);
         self.memory.hash_checks.push(HashCheck { member: member.clone(), version, outcome });
         Ok(Outcome::Done)
+    }
+
+    /// Asked just before its empty pod is created: a member that ever ran must not start on nothing, whoever planned it
+    /// and however long ago. Without a leader too, since the second of two voters is needed to make one.
+    pub(super) async fn never_started(&self, id: MemberId) -> bool {
+        let asked = self.seen.links.values().map(etcd::Member::hearsay);
+        let lists = join_all(asked).await.into_iter().filter_map(Result::ok);
+        let known: Vec<_> =
+            lists.flat_map(|list| named(list, &self.seen.zone)).filter(|member| member.id == id).collect();
+        !known.is_empty() && known.iter().all(|member| !member.started)
     }
 
     pub(super) async fn voter(&self) -> Result<etcd::Member, Outcome> {
