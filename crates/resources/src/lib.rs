@@ -16,6 +16,7 @@ mod member_pod;
 mod persistent_volume_claim;
 mod pod_disruption_budget;
 mod probes;
+mod restored_seed;
 mod security;
 mod services;
 mod template_hash;
@@ -27,8 +28,9 @@ mod tests;
 
 pub use cluster::{Cluster, ClusterError};
 pub use image_check_pod::{image_check_name, image_check_pod};
-pub use member_patch::{image_patch, mark_patch};
+pub use member_patch::{image_patch, mark_patch, stop_serving_patch};
 pub use member_pod::{Bootstrap, CONTAINER, SNAPSHOT_COUNT, member_pod};
+pub use restored_seed::{BACKUP_PATH, VERIFY};
 pub use persistent_volume_claim::persistent_volume_claim;
 pub use pod_disruption_budget::pod_disruption_budget;
 pub use services::{client_service, headless_service};
