@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use domain::HopTable;
 use jiff::SignedDuration;
 use runtime::logging::Format;
 
-use crate::{backup, cluster, restore};
+use crate::{backup, cluster, restore, snapshot};
 
 /// Creates, scales, heals, upgrades, backs up and restores etcd clusters while their clients keep reading and writing.
 ///
@@ -25,9 +25,13 @@ use crate::{backup, cluster, restore};
 #[command(
     name = "etcd-operator",
     version,
+    args_conflicts_with_subcommands = true,
     after_help = "Try it:\n  etcd-operator --listen-addr=127.0.0.1:8080 &\n  kubectl apply -f example/example-etcd-cluster.yaml\n  kubectl describe etcdcluster example-etcd-cluster"
 )]
 pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Which controllers run in this process.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "cluster")]
     pub controllers: Vec<Controller>,
@@ -74,6 +78,12 @@ pub struct Cli {
     /// The namespace that is looked after, and that has the leases.
     #[arg(long, env = "MY_POD_NAMESPACE", hide_env_values = true)]
     pub pod_namespace: Option<String>,
+}
+
+/// What this program does besides being an operator.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    Snapshot(snapshot::Args),
 }
 
 /// What there is to run; each has its own CRD and its own lease.

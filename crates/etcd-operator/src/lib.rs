@@ -6,4 +6,5 @@ pub mod cluster;
 pub mod process;
 pub mod restore;
 pub mod scope;
+pub mod snapshot;
 pub mod tenure;
