@@ -1,5 +1,8 @@
 //! The EtcdBackup controller.
 
+mod plan;
+mod timing;
+
 use runtime::rights::Need;
 
 use crate::tenure::Tenure;
