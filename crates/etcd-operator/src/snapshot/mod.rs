@@ -31,6 +31,8 @@ pub enum SnapshotError {
     Mismatch { place: String, source: snapshot::Mismatch },
     #[error("the secret in {} cannot be read: {source}", path.display())]
     Secret { path: PathBuf, source: io::Error },
+    #[error("{} cannot be removed: {source}", path.display())]
+    NotRemoved { path: PathBuf, source: io::Error },
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
 }
@@ -61,10 +63,17 @@ async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
 }
 
 async fn verified(verify: &Verify) -> Result<(), SnapshotError> {
+    if verify.done {
+        return Ok(());
+    }
     let expect = Expect { sha256: verify.expect_sha256.clone(), digest: verify.expect_digest.clone() };
     match &verify.data_dir {
         Some(folder) => {
             let contents = verify_data_dir(folder, &expect).await?;
+            if let Some(file) = &verify.then_remove {
+                gone(std::fs::remove_file(file), file)?;
+            }
+            last_words(Path::new(TERMINATION_LOG), &show::brief(&contents));
             show(&folder.display().to_string(), &contents, verify.target.json)
         }
         None => read(&verify.target, &expect).await,
@@ -72,10 +81,26 @@ async fn verified(verify: &Verify) -> Result<(), SnapshotError> {
 }
 
 async fn fetched(args: &Fetch) -> Result<(), SnapshotError> {
+    if args.done {
+        return Ok(());
+    }
+    if let Some(folder) = &args.clear {
+        gone(std::fs::remove_dir_all(folder), folder)?;
+    }
     let from = store::open(&args.source, &secret(args.secret_dir.as_deref())?)?;
     let expect = Expect { sha256: args.expect_sha256.clone(), digest: args.expect_digest.clone() };
     let contents = fetch(&from, &args.to, &expect, |_| {}).await?;
     show(&args.to.display().to_string(), &contents, args.json)
+}
+
+/// What is not there need not be removed.
+fn gone(removed: io::Result<()>, path: &Path) -> Result<(), SnapshotError> {
+    match removed {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(SnapshotError::NotRemoved { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Target {
