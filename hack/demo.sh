@@ -27,7 +27,7 @@ show_line() { if [ -t 1 ]; then printf '\r%-70s' "$1"; fi; }
 etcdctl() { kubectl exec deploy/client -- env ETCDCTL_API=3 etcdctl --endpoints http://example-etcd-cluster-client:2379 "$@"; }
 
 say "Building the operator and the lab"
-cargo build -q --bins -p lab -p etcd-operator
+cargo build -q --workspace --bins
 $lab up --name "$name"
 $lab publish target/debug/etcd-operator --name "$name" >/dev/null
 export KUBECONFIG; KUBECONFIG=$($lab kubeconfig --name "$name")

@@ -192,7 +192,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// Runs a short command to its end and gives what it printed.
+/// Runs a short command to its end and gives what it printed. It ends with us, so that a killed `up` leaves none behind.
 pub fn run(argv: &[&str]) -> Result<String> {
     run_with_input(argv, "")
 }
@@ -200,8 +200,9 @@ pub fn run(argv: &[&str]) -> Result<String> {
 pub fn run_with_input(argv: &[&str], input: &str) -> Result<String> {
     use std::io::Write;
     let failed = |message: String| Error::Command { command: argv.join(" "), message };
-    let mut child = Command::new(argv[0])
-        .args(&argv[1..])
+    let mut child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .args(argv)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::{At, Error, Result};
 use crate::layout::{Layout, state_dir, state_root};
@@ -19,13 +20,22 @@ pub struct Lock {
 impl Lock {
     /// Only one command changes a lab at a time: the second is told who the first is.
     pub fn of_lab(name: &str) -> Result<Self> {
-        Self::try_take(name)?.ok_or_else(|| {
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            if let Some(lock) = Self::try_take(name)? {
+                return Ok(lock);
+            }
             let pid = fs::read_to_string(lock_path(name)).unwrap_or_default();
-            Error::usage(format!(
-                "the name '{name}' is in use: process {} is changing that lab; wait for it",
-                pid.trim()
-            ))
-        })
+            // The children of one that was killed hold it a moment longer.
+            let lives = Path::new("/proc").join(pid.trim()).exists();
+            if lives || Instant::now() > end {
+                let pid = pid.trim();
+                return Err(Error::usage(format!(
+                    "the name '{name}' is in use: process {pid} is changing that lab; wait for it"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn try_take(name: &str) -> Result<Option<Self>> {

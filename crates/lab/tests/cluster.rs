@@ -6,7 +6,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use lab::images::{Images, Recipe};
 use lab::kit::{TestNamespace, gone, shared_lab, wait_for};
+use lab::programs::Programs;
 use lab::wait::until;
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -250,6 +252,44 @@ async fn it_is_a_real_cluster_with_an_administrator() {
         let nodes: Api<Node> = Api::all(test.client.clone());
         assert_eq!(nodes.list(&ListParams::default()).await?.items.len(), 3);
         Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn an_archive_is_loaded_listed_and_run() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "load").await.unwrap();
+    test.run(async |test| {
+        let command = |arguments: &[&str]| {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_lab"))
+                .args(arguments)
+                .args(["--name", &lab.layout.name])
+                .output()?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+            Ok::<_, std::io::Error>(said)
+        };
+        let cache = lab::programs::default_cache()?;
+        let folder = tempfile::tempdir()?;
+        let archive = folder.path().join("tool.tar");
+        let mut tool = Recipe::Busybox.image(&Programs::new(&cache))?;
+        let reference = format!("example.com/team/tool:{}", test.name);
+        tool.names = vec![reference.parse()?];
+        Images::new(&cache.join("images")).export(&tool, &archive)?;
+
+        assert!(!command(&["images"])?.contains(&test.name));
+        let loaded = command(&["load", &archive.display().to_string()])?;
+        assert!(loaded.contains(&reference), "{loaded}");
+        let listed = command(&["images"])?;
+        assert!(
+            listed.lines().any(|line| line.contains("team/tool") && line.contains(&test.name)),
+            "{listed}"
+        );
+        test.kubectl(&["run", "tool", &format!("--image={reference}"), "--", "sleep", "600"]).await?;
+        wait_for(&test.api::<Pod>(), "tool", LIMIT, "to be Ready", ready).await?;
+        Ok::<_, Box<dyn std::error::Error>>(())
     })
     .await
     .unwrap();

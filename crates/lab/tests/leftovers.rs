@@ -1,0 +1,104 @@
+//! A machine that had labs is as it was before. Whole listings are compared, so nothing else may make or remove labs
+//! meanwhile: this is a test program of its own, with one test.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+const NAME: &str = "leftovers";
+
+fn lab(arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lab")).args(arguments).output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "lab {arguments:?}: {said}");
+}
+
+struct Down;
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        lab(&["down", "--name", NAME]);
+    }
+}
+
+fn printed(command: &[&str]) -> Vec<String> {
+    let output = Command::new(command[0]).args(&command[1..]).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+/// The network namespaces that some process lives in; pods of other labs come and go as they please.
+fn inhabited() -> BTreeSet<String> {
+    let of = |process: fs::DirEntry| {
+        let groups = fs::read_to_string(process.path().join("cgroup")).ok()?;
+        let others = groups.contains("/lab-") && !groups.contains(&format!("/lab-{NAME}"));
+        if others { None } else { fs::read_link(process.path().join("ns/net")).ok() }
+    };
+    entries(Path::new("/proc")).filter_map(of).map(|ns| ns.display().to_string()).collect()
+}
+
+/// All that a lab could leave in the kernel and on the disk.
+fn machine() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (kind, command) in [
+        ("link", &["ip", "-o", "link"][..]),
+        ("address", &["ip", "-o", "address"]),
+        ("route", &["ip", "route", "show", "table", "all"]),
+        ("rule", &["ip", "rule"]),
+        ("nft", &["nft", "--stateless", "list", "ruleset"]),
+        ("netns", &["ip", "netns"]),
+    ] {
+        found.extend(printed(command).into_iter().map(|line| format!("{kind} {line}")));
+    }
+    found.extend(fs::read_to_string("/proc/mounts").unwrap().lines().map(|line| format!("mount {line}")));
+    found.extend(inhabited().into_iter().map(|ns| format!("processes in {ns}")));
+    let mut folders = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(folder) = folders.pop() {
+        // Pods of other labs come and go below their lab's own group.
+        let below = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lab-"));
+        let groups = entries(&folder).filter(|entry| !below && entry.file_type().is_ok_and(|t| t.is_dir()));
+        folders.extend(groups.map(|entry| entry.path()));
+        found.insert(format!("cgroup {}", folder.display()));
+    }
+    found
+        .extend(entries(&lab::layout::state_root()).map(|entry| format!("state {}", entry.path().display())));
+    found
+}
+
+/// What was built, and when.
+fn built() -> BTreeSet<(String, SystemTime)> {
+    let cache = lab::programs::default_cache().unwrap();
+    let kept = ["programs", "images"].map(|folder| cache.join(folder));
+    let stamped = |entry: fs::DirEntry| {
+        (entry.path().display().to_string(), entry.metadata().unwrap().modified().unwrap())
+    };
+    kept.iter().flat_map(|folder| entries(folder)).map(stamped).collect()
+}
+
+#[test]
+fn ten_times_up_and_down_leaves_the_machine_as_it_was_and_builds_nothing_twice() {
+    let _down = Down;
+    let up = ["up", "--name", NAME, "--nodes", "2", "--etcd", "3.5.16"];
+    lab(&up);
+    lab(&["down", "--name", NAME]);
+    let (before, programs) = (machine(), built());
+    for round in 1..=10 {
+        lab(&up);
+        assert_ne!(machine(), before, "a lab that leaves no trace while it is up was not looked for");
+        lab(&["down", "--name", NAME]);
+        let after = machine();
+        let left: Vec<_> = after.difference(&before).collect();
+        let gone: Vec<_> = before.difference(&after).collect();
+        assert!(left.is_empty() && gone.is_empty(), "round {round}: left {left:#?}, gone {gone:#?}");
+    }
+    assert_eq!(built(), programs, "what did not change was built again");
+}
