@@ -3,6 +3,8 @@
 
 pub mod bolt;
 mod fetch;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod inspect;
 pub mod manifest;
 mod members;

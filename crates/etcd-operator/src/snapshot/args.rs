@@ -23,6 +23,8 @@ pub enum Command {
     Verify(Verify),
     /// Download a backup into a file, and verify it.
     Fetch(Fetch),
+    /// Save a snapshot of a running cluster, and verify it.
+    Save(Save),
 }
 
 #[derive(Clone, Debug, Parser)]
@@ -34,6 +36,10 @@ pub struct Target {
     /// The same as JSON: {"type":"s3","path":"bucket/key",...}.
     #[arg(long, value_name = "JSON", value_parser = json_source, conflicts_with = "place")]
     pub source: Option<StoreSource>,
+
+    /// The data directory of a member that does not run, in place of a snapshot.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["place", "source"])]
+    pub data_dir: Option<PathBuf>,
 
     /// A folder with the store's secret, one file for each key, such as ~/.aws; without it, the identity of this
     /// process is used.
@@ -49,10 +55,6 @@ pub struct Target {
 pub struct Verify {
     #[command(flatten)]
     pub target: Target,
-
-    /// The data directory of a member that does not run, in place of a snapshot.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["place", "source"])]
-    pub data_dir: Option<PathBuf>,
 
     /// The SHA-256 of the database that must be found.
     #[arg(long, value_name = "HEX")]
@@ -104,6 +106,21 @@ pub struct Fetch {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Clone, Debug, Parser)]
+pub struct Save {
+    /// A client address of the cluster, such as http://127.0.0.1:2379; the other members are found through it.
+    #[arg(long = "endpoint", value_name = "URL", required = true)]
+    pub endpoints: Vec<String>,
+
+    /// Where it goes: {"type":"volume","root":"/backups","path":"etcd.backup"}.
+    #[arg(long, value_name = "JSON", value_parser = json_source)]
+    pub source: StoreSource,
+
+    /// A folder with the store's secret, one file for each key; without it, the identity of this process is used.
+    #[arg(long, value_name = "DIR")]
+    pub secret_dir: Option<PathBuf>,
 }
 
 fn json_source(text: &str) -> Result<StoreSource, String> {

@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use args::{Command, Fetch, Target, Verify};
+use args::{Command, Fetch, Save, Target, Verify};
+use jiff::Timestamp;
+use runtime::shutdown;
 use snapshot::{
-    Contents, Expect, FetchError, InspectError, Kind, Place, StoreError, fetch, inspect, store,
-    verify_data_dir,
+    Contents, Endpoints, Expect, FetchError, From, InspectError, Kind, Meta, Naming, Place, SaveError,
+    StoreError, fetch, inspect, save, store, verify_data_dir,
 };
 use thiserror::Error;
 
@@ -27,6 +29,8 @@ pub enum SnapshotError {
     Damaged { place: String, source: InspectError },
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Save(#[from] SaveError),
     #[error("{place}: {source}")]
     Mismatch { place: String, source: snapshot::Mismatch },
     #[error("the secret in {} cannot be read: {source}", path.display())]
@@ -40,9 +44,10 @@ pub enum SnapshotError {
 /// Runs one command; what went wrong is one line, in the termination log too.
 pub async fn run(args: Args) -> Result<(), SnapshotError> {
     let done = match args.command {
-        Command::Inspect(target) => read(&target, &Expect::default()).await,
+        Command::Inspect(target) => read(&target, &Expect::default()).await.map(drop),
         Command::Verify(verify) => verified(&verify).await,
         Command::Fetch(fetch) => fetched(&fetch).await,
+        Command::Save(save) => saved(save).await,
     };
     if let Err(error) = &done {
         last_words(Path::new(TERMINATION_LOG), &error.to_string());
@@ -50,7 +55,12 @@ pub async fn run(args: Args) -> Result<(), SnapshotError> {
     done
 }
 
-async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
+async fn read(target: &Target, expect: &Expect) -> Result<Contents, SnapshotError> {
+    if let Some(folder) = &target.data_dir {
+        let contents = verify_data_dir(folder, expect).await?;
+        show(&folder.display().to_string(), &contents, target.json)?;
+        return Ok(contents);
+    }
     let place = target.open()?;
     let contents = match inspect(&place, Kind::Snapshot).await {
         Ok(contents) => contents,
@@ -59,25 +69,22 @@ async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
     };
     let mismatch = |source| SnapshotError::Mismatch { place: place.to_string(), source };
     expect.check(&contents).map_err(mismatch)?;
-    show(&place.to_string(), &contents, target.json)
+    show(&place.to_string(), &contents, target.json)?;
+    Ok(contents)
 }
 
+/// The last step of a restored member's data; what was found is told in the termination log.
 async fn verified(verify: &Verify) -> Result<(), SnapshotError> {
     if verify.done {
         return Ok(());
     }
     let expect = Expect { sha256: verify.expect_sha256.clone(), digest: verify.expect_digest.clone() };
-    match &verify.data_dir {
-        Some(folder) => {
-            let contents = verify_data_dir(folder, &expect).await?;
-            if let Some(file) = &verify.then_remove {
-                gone(std::fs::remove_file(file), file)?;
-            }
-            last_words(Path::new(TERMINATION_LOG), &show::brief(&contents));
-            show(&folder.display().to_string(), &contents, verify.target.json)
-        }
-        None => read(&verify.target, &expect).await,
+    let contents = read(&verify.target, &expect).await?;
+    if let Some(file) = &verify.then_remove {
+        gone(std::fs::remove_file(file), file)?;
     }
+    last_words(Path::new(TERMINATION_LOG), &show::brief(&contents));
+    Ok(())
 }
 
 async fn fetched(args: &Fetch) -> Result<(), SnapshotError> {
@@ -101,6 +108,24 @@ fn gone(removed: io::Result<()>, path: &Path) -> Result<(), SnapshotError> {
         }
         _ => Ok(()),
     }
+}
+
+/// For people: it belongs to no resource, and to the moment.
+async fn saved(args: Save) -> Result<(), SnapshotError> {
+    let place = store::open(&args.source, &secret(args.secret_dir.as_deref())?)?;
+    let meta = Meta {
+        slot: Timestamp::now(),
+        owner_uid: "command line".into(),
+        owner: String::new(),
+        cluster_name: None,
+        cluster_spec: None,
+    };
+    let from = From::Cluster(Endpoints::new(args.endpoints));
+    let stop = shutdown::on_signal()?;
+    let (_, manifest) =
+        save(from, &place, Naming::AsGiven, &meta, &stop, |progress| eprintln!("{progress}")).await?;
+    writeln!(io::stdout().lock(), "{}", serde_json::json!(manifest))?;
+    Ok(())
 }
 
 impl Target {

@@ -7,6 +7,8 @@
 mod meta;
 mod page;
 
+#[cfg(feature = "fuzz")]
+pub(crate) use meta::fnv1a as checksum;
 pub use meta::{META_SIZE, Meta, MetaError};
 pub use page::{Branch, HEADER, Kind, Leaf, Page, PageError};
 
