@@ -164,10 +164,14 @@ fn restoring(view: &View) -> Option<Condition> {
         ),
         Stage::Filling => {
             let (there, size) = (view.voter_count(), view.size());
-            let message = format!("the backup is back, with {there} of {size} members; what was there before is kept until it is full");
+            let message = format!(
+                "the backup is back, with {there} of {size} members; what was there before is kept until it is full"
+            );
             Condition { announce: Some(Severity::Normal), ..holds(kind, "FillingUp", message) }
         }
-        Stage::Done => ended("Restored", format!("the cluster that began with {seed} was restored from a backup")),
+        Stage::Done => {
+            ended("Restored", format!("the cluster that began with {seed} was restored from a backup"))
+        }
         Stage::Failed(why) => {
             Condition { announce: Some(Severity::Warning), ..ended("RestoreFailed", why.clone()) }
         }

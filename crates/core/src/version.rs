@@ -308,7 +308,11 @@ mod tests {
     #[case::older(Some("3.4.15"), "3.6.16", Ok("3.4.15"))]
     #[case::only_the_minor_is_known(Some("3.4.0"), "3.6.16", Ok("3.4.37"))]
     #[case::made_by_one_that_corrupts(Some("3.5.1"), "3.6.16", Ok("3.5.35"))]
-    #[case::newer(Some("3.6.4"), "3.5.35", Err("backup of etcd 3.6.4 cannot be restored into a cluster of 3.5.35"))]
+    #[case::newer(
+        Some("3.6.4"),
+        "3.5.35",
+        Err("backup of etcd 3.6.4 cannot be restored into a cluster of 3.5.35")
+    )]
     #[case::ancient(Some("2.3.8"), "3.5.35", Err("2.3.8 is not known"))]
     fn a_backup_is_restored_on_its_own_minor(
         #[case] backup: Option<&str>,

@@ -132,11 +132,7 @@ fn restore(cluster: &Cluster<'_>, member: &str, version: &str, token: &str) -> C
         env: Some(vec![from_annotation(ENV_STARTED, annotations::STARTED), api]),
         security_context: Some(security::of_container()),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        volume_mounts: Some(vec![
-            mount(DATA, DATA_PATH),
-            mount(SCRATCH, SCRATCH_PATH),
-            mount(TMP, "/tmp"),
-        ]),
+        volume_mounts: Some(vec![mount(DATA, DATA_PATH), mount(SCRATCH, SCRATCH_PATH), mount(TMP, "/tmp")]),
         ..Container::default()
     }
 }

@@ -14,9 +14,7 @@ pub use cluster::{DEFAULT_REPOSITORY, DEFAULT_VERSION, EtcdCluster, EtcdClusterS
 pub use pod::{DEFAULT_BUSYBOX_IMAGE, PodPolicy, RetentionPolicy, RetentionPolicyType};
 pub use restore::{BackupContents, EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, Survivor};
 pub use restore_request::{BadRequest, RestoreRequest};
-pub use status::{
-    EtcdClusterStatus, MembersStatus, Phase, RestoreProgress, RestoreStage, rounded_size,
-};
+pub use status::{EtcdClusterStatus, MembersStatus, Phase, RestoreProgress, RestoreStage, rounded_size};
 pub use store::{AbsSource, GcsSource, NoStore, S3Source, Store, Stores, VolumeSource};
 pub use tls::{MemberSecrets, StaticTls, TlsPolicy};
 

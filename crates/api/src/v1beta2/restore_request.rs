@@ -82,7 +82,8 @@ mod tests {
         assert_eq!(RestoreRequest::on(&cluster).unwrap(), None);
         cluster.metadata.annotations = Some(request().annotation());
         assert_eq!(RestoreRequest::on(&cluster).unwrap(), Some(request()));
-        cluster.metadata.annotations = Some(BTreeMap::from([(annotations::RESTORE.to_owned(), "{}".to_owned())]));
+        cluster.metadata.annotations =
+            Some(BTreeMap::from([(annotations::RESTORE.to_owned(), "{}".to_owned())]));
         assert!(RestoreRequest::on(&cluster).unwrap_err().to_string().contains("take it away"));
     }
 }

@@ -80,7 +80,10 @@ fn begin(view: &View, asked: &RestoreRequest) -> Option<Decision> {
         Ok(version) => {
             let record = Step::RecordRestore { restore };
             let actions = [record.into()].into_iter().chain(create(view, seed, version));
-            Decision::act(format!("{} asks for a backup to be restored: {seed} is made from it", asked.name), actions)
+            Decision::act(
+                format!("{} asks for a backup to be restored: {seed} is made from it", asked.name),
+                actions,
+            )
         }
     }
 }
@@ -160,9 +163,14 @@ fn hopeless(view: &View, pod: &Pod) -> Option<String> {
     }
     let reason = pod.waiting.as_deref().unwrap_or_default();
     if pod.image_fails() {
-        return Some(format!("an image of {} cannot be pulled ({reason}): look at the pod's events", pod.name));
+        return Some(format!(
+            "an image of {} cannot be pulled ({reason}): look at the pod's events",
+            pod.name
+        ));
     }
-    pod.node.is_none().then(|| format!("{} found no node: make room for one more pod, or for one that may share a node", pod.name))
+    pod.node.is_none().then(|| {
+        format!("{} found no node: make room for one more pod, or for one that may share a node", pod.name)
+    })
 }
 
 /// The seed answers as the one member of its own cluster: from now on that is the cluster. Only then does anybody of
@@ -171,7 +179,10 @@ fn swap(view: &View, begun: &Restore, pod: &Pod) -> Option<Decision> {
     let answer = view.seen.seed.as_ref().filter(|answer| answer.status.leader.is_some())?;
     let [member] = answer.members.as_slice() else { return None };
     let status = &answer.status;
-    if member.name != pod.name || member.id != status.member || view.seen.recorded.cluster == Some(status.cluster) {
+    if member.name != pod.name
+        || member.id != status.member
+        || view.seen.recorded.cluster == Some(status.cluster)
+    {
         return None;
     }
     let pods = view.seen.pods.iter().map(|pod| &pod.name);
@@ -183,7 +194,12 @@ fn swap(view: &View, begun: &Restore, pod: &Pod) -> Option<Decision> {
     let mut steps = vec![Step::SwapCluster { id: status.cluster, version: status.version, restore }];
     let before = view.seen.pods.iter().filter(|other| other.name != pod.name);
     steps.extend(before.chain(&view.kept.pods).filter_map(|pod| retire(view, pod)));
-    steps.push(Step::MarkPod { name: pod.name.clone(), uid: pod.uid.clone(), disarm: pod.armed, serve: true });
+    steps.push(Step::MarkPod {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        disarm: pod.armed,
+        serve: true,
+    });
     if !view.seen.client_service {
         steps.push(Step::EnsureClientService);
     }
@@ -232,7 +248,8 @@ mod tests {
 
     fn recorded(scene: &mut Scene, stage: Stage, replaced: &str) {
         let replaced = replaced.chars().map(|name| Name(name.to_string())).collect();
-        scene.seen.recorded.restore = Some(Restore { request: Uid::from("r1"), seed: "s".into(), stage, replaced });
+        scene.seen.recorded.restore =
+            Some(Restore { request: Uid::from("r1"), seed: "s".into(), stage, replaced });
     }
 
     /// The seed's pod runs; what it says of itself is not of the recorded cluster.
@@ -308,9 +325,11 @@ mod tests {
     #[case::withdrawn(|s: &mut Scene| s.spec.restore = None, "record restore failed s", "record restore failed s")]
     #[case::version_lowered(|s: &mut Scene| s.want("3.4.15"), "record restore failed s", "record restore failed s")]
     #[case::version_changed(|s: &mut Scene| s.want("3.5.17"), "delete pod s", "delete pod s, delete claim s")]
-    #[case::answers(answers,
+    #[case::answers(
+        answers,
         "swap to 2 filling s for abc, stop serving a, stop serving b, stop serving c, mark s disarm serve",
-        "swap to 2 filling s for abc, delete pod a, delete pod b, delete pod c, mark s disarm serve")]
+        "swap to 2 filling s for abc, delete pod a, delete pod b, delete pod c, mark s disarm serve"
+    )]
     #[case::answers_after_a_loss(|s: &mut Scene| { answers(s); lost(s); },
         "swap to 2 filling s for a, stop serving a, mark s disarm serve",
         "swap to 2 filling s for abc, delete pod a, mark s disarm serve")]

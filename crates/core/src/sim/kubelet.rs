@@ -72,7 +72,9 @@ impl World {
         let voice = match (self.disk(name).cloned(), &pod.arms) {
             (Some(disk), _) => self.etcd_resumes(&disk, pod.version),
             (None, Arms::New { token }) => self.etcd_bootstraps(name, *token),
-            (None, Arms::Restored { token, request }) => self.etcd_restores(name, *token, request, pod.version),
+            (None, Arms::Restored { token, request }) => {
+                self.etcd_restores(name, *token, request, pod.version)
+            }
             (None, Arms::Existing { peers }) => self.etcd_joins(name, peers, pod.version),
             (None, Arms::Disarmed) => Voice::Exits,
         };

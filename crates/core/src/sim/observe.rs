@@ -49,7 +49,8 @@ impl World {
         observation.members = members;
         observation.hearsay = hearsay;
         observation.statuses = statuses;
-        observation.seed = seed.filter(|name| pods.contains_key(name)).and_then(|name| self.ask_seed(&name, glitch));
+        observation.seed =
+            seed.filter(|name| pods.contains_key(name)).and_then(|name| self.ask_seed(&name, glitch));
         observation
     }
 

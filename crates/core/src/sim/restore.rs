@@ -76,7 +76,8 @@ impl World {
                 let seed = self.disk(&restore.seed).filter(|disk| disk.cluster == *id && !disk.corrupt);
                 let whole = seed.is_some();
                 self.law(whole, || format!("{step:?} for a seed that has no data"));
-                let volumes = self.claims.iter().filter_map(|(name, claim)| Some((name, claim.disk.as_ref()?)));
+                let volumes =
+                    self.claims.iter().filter_map(|(name, claim)| Some((name, claim.disk.as_ref()?)));
                 let pods = self.pods.keys().filter_map(|name| Some((name, self.disk(name)?)));
                 let promised = |disk: &Disk| self.clusters.get(&disk.cluster).is_some_and(|c| c.promised);
                 let mut held = pods.chain(volumes).filter(|(_, disk)| promised(disk)).map(|(name, _)| name);
@@ -84,17 +85,20 @@ impl World {
                 self.law(all_kept, || format!("{step:?} does not keep all that is there"));
             }
             Step::RecordRestore { restore } if restore.stage == Stage::Done => {
-                let (size, copies) = (self.spec.size as usize, self.recorded.cluster.map(|id| self.holders(id)));
+                let (size, copies) =
+                    (self.spec.size as usize, self.recorded.cluster.map(|id| self.holders(id)));
                 let full = copies.is_some_and(|copies| copies >= size);
                 self.law(full, || format!("{step:?} before the cluster is full"));
             }
             Step::DeletePod { name, .. } | Step::DeleteClaim { name, .. } => {
                 let volume = self.claims.get(name);
-                let outlives = matches!(step, Step::DeletePod { .. }) && volume.is_some_and(|volume| !volume.deleting);
+                let outlives =
+                    matches!(step, Step::DeletePod { .. }) && volume.is_some_and(|volume| !volume.deleting);
                 let disk = self.disk(name).or(volume.and_then(|volume| volume.disk.as_ref()));
                 let past = disk.filter(|disk| self.recorded.cluster != Some(disk.cluster));
-                let promised =
-                    past.and_then(|disk| self.clusters.get(&disk.cluster)).is_some_and(|cluster| cluster.promised);
+                let promised = past
+                    .and_then(|disk| self.clusters.get(&disk.cluster))
+                    .is_some_and(|cluster| cluster.promised);
                 let kept = self.recorded.restore.as_ref().is_some_and(|begun| begun.replaced.contains(name));
                 let crowded = self.pods.values().any(|pod| pod.node.is_none());
                 self.law(outlives || !promised || !kept || crowded, || {

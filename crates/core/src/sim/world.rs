@@ -74,10 +74,17 @@ pub struct SimPod {
 /// What the pod's bootstrap annotations say.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Arms {
-    New { token: u64 },
+    New {
+        token: u64,
+    },
     /// Made from the backup of this request.
-    Restored { token: u64, request: Uid },
-    Existing { peers: BTreeSet<Name> },
+    Restored {
+        token: u64,
+        request: Uid,
+    },
+    Existing {
+        peers: BTreeSet<Name>,
+    },
     Disarmed,
 }
 

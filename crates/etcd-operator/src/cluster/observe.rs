@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::names::{self, Zone};
-use api::{EtcdCluster, labels};
 use api::v1beta2::RestoreStage;
-use domain::{
-    ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid,
-};
+use api::{EtcdCluster, labels};
+use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
 use k8s_openapi::api::core::v1::{self, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
@@ -81,7 +79,9 @@ pub async fn observe(
     };
     let Answers { members, hearsay, mut statuses, alarms } =
         members::ask(&links, &zone, spec::quota(cluster), &mut memory.alarms).await;
-    for pod in member_pods.iter().filter(|pod| making.as_ref().is_none_or(|seed| seed.as_str() != pod.name_any())) {
+    for pod in
+        member_pods.iter().filter(|pod| making.as_ref().is_none_or(|seed| seed.as_str() != pod.name_any()))
+    {
         let silent = || Read::Unknown("its pod has no address yet".to_owned());
         statuses.entry(pod.name_any().into()).or_insert_with(silent);
     }
@@ -166,7 +166,8 @@ pub async fn observe(
         .filter_map(|meta| Some((meta.uid.clone()?.into(), meta.resource_version.clone()?)))
         .collect();
     let seed_pod = making.and_then(|seed| all_pods.iter().find(|pod| pod.name_any() == seed.as_str()));
-    let restored = seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
+    let restored =
+        seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
     Ok(Seen { observation, links, zone, resource_versions, restored })
 }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use api::conditions::{self, ConditionStatus};
+use api::labels;
 use api::names::CLIENT_PORT;
 use api::v1beta2::{
     BackupContents, EtcdCluster, EtcdClusterSpec, EtcdRestore, RestoreRequest, RestoreStage, Store,
 };
-use api::labels;
 use domain::{ClusterId, Version};
 use etcd::{Expect, Member};
 use futures::future::join_all;
@@ -19,7 +19,8 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
 use snapshot::manifest::{self, ManifestError};
 use snapshot::{
-    Candidate, From, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError, StoreSource, store,
+    Candidate, From, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError, StoreSource,
+    store,
 };
 use thiserror::Error;
 
@@ -108,7 +109,8 @@ pub async fn backup(tenure: &Tenure, restore: &EtcdRestore) -> Result<Backup, Lo
         Err(InspectError::Store(error)) => return Err(error.into()),
         Err(source) => return Err(LookError::Damaged { place: place.to_string(), source }),
     };
-    let made_by = manifest.as_ref().map(|manifest| manifest.etcd_version.clone()).or(contents.version.clone());
+    let made_by =
+        manifest.as_ref().map(|manifest| manifest.etcd_version.clone()).or(contents.version.clone());
     let spec = manifest.and_then(|manifest| manifest.cluster_spec);
     Ok(Backup {
         place,
@@ -219,7 +221,8 @@ pub async fn save(
     survivor: Candidate,
 ) -> Result<(Survivor, String), LookError> {
     let failed = |source| LookError::Survivor { member: name.to_owned(), source };
-    let place = beside.followed_by(&format!(".survivor-{name}"))?;
+    let suffix = format!(".survivor-{name}");
+    let place = beside.followed_by(&suffix)?;
     let meta = Meta {
         slot: Timestamp::now(),
         owner_uid: restore.uid().unwrap_or_default(),
@@ -229,8 +232,10 @@ pub async fn save(
     };
     let from = From::Survivor(Box::new(survivor));
     let saved = snapshot::save(from, &place, Naming::AsGiven, &meta, &tenure.stop, |_| {}).await;
-    let (place, manifest) = saved.map_err(failed)?;
-    Ok((Survivor { name: name.to_owned(), revision: manifest.revision }, place.path().to_owned()))
+    let (_, manifest) = saved.map_err(failed)?;
+    let backup = restore.spec.store().map_err(|none| LookError::NoStore(none.to_string()))?;
+    let saved_to = format!("{}{suffix}", backup.path());
+    Ok((Survivor { name: name.to_owned(), revision: manifest.revision }, saved_to))
 }
 
 #[cfg(test)]
@@ -263,14 +268,15 @@ mod tests {
     ]}), "Unknown")]
     #[case::no_word(json!({"clusterID": "a"}), "Unknown")]
     fn the_cluster_tells_what_it_is(#[case] status: serde_json::Value, #[case] is: &str) {
-        let backup = Backup { place: place(), contents: BackupContents::default(), version: None, spec: None };
+        let backup =
+            Backup { place: place(), contents: BackupContents::default(), version: None, spec: None };
         let target = target(Some(&cluster(status, None)), &EtcdRestore::default(), &backup);
         assert!(format!("{target:?}").starts_with(is), "{target:?}");
     }
 
     fn place() -> Place {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(Place::memory(Vec::new())).unwrap()
+        runtime.block_on(Place::memory(Vec::<u8>::new())).unwrap()
     }
 
     #[rstest]

@@ -116,6 +116,7 @@ async fn reconcile(restore: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
     let clock = context.tenure.rounds.reconcile(NAME);
     let Ok(object) = &restore.0 else {
         warn!(restore = %Key::of(&*restore), "the EtcdRestore cannot be read: correct it");
+        clock.ok();
         return Ok(Action::await_change());
     };
     let mut round = Round { tenure: &context.tenure, restore: object.clone() };

@@ -52,11 +52,9 @@ fn composed(restore: &EtcdRestore, phase: Phase, reason: &str, message: &str) ->
     let (now, generation) = (Timestamp::now(), restore.metadata.generation);
     let over = matches!(phase, Phase::Succeeded | Phase::Failed);
     let truth = |holds: bool| if holds { ConditionStatus::True } else { ConditionStatus::False };
-    for (type_, holds) in [
-        ("Ready", phase == Phase::Succeeded),
-        ("Progressing", !over),
-        ("Stalled", phase == Phase::Failed),
-    ] {
+    for (type_, holds) in
+        [("Ready", phase == Phase::Succeeded), ("Progressing", !over), ("Stalled", phase == Phase::Failed)]
+    {
         let condition = Condition::new(type_, truth(holds), reason, message).observed(generation);
         conditions::set(&mut status.conditions, condition, now);
     }

@@ -13,11 +13,13 @@ use crate::tenure::Tenure;
 
 #[derive(Debug, Error)]
 pub enum RequestError {
-    #[error("the image of this operator is not known: start it with --image, or let MY_POD_NAME and MY_POD_NAMESPACE name its pod")]
+    #[error(
+        "the image of this operator is not known: start it with --image, or let MY_POD_NAME and MY_POD_NAMESPACE name its pod"
+    )]
     NoImage,
     #[error("there is no spec to make the EtcdCluster from")]
     NoSpec,
-    #[error("spec.volume.claimName is of another namespace")]
+    #[error("the EtcdRestore names no store that is known")]
     NoStore,
     #[error("the EtcdCluster was changed meanwhile")]
     Changed,

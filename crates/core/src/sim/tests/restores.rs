@@ -49,7 +49,10 @@ fn after_a_loss_a_backup_brings_the_cluster_back(
     assert_eq!(survivors.len(), 1);
     world.ask_for_restore(backup(version, false));
     while stage_or_none(&world) != Some(Stage::Done) {
-        assert!(survivors.iter().all(|old| disks(&world).contains(old)), "the survivor's data is kept until then");
+        assert!(
+            survivors.iter().all(|old| disks(&world).contains(old)),
+            "the survivor's data is kept until then"
+        );
         calm_round(&mut world);
         world.tick();
     }

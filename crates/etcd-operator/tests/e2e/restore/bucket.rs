@@ -74,10 +74,10 @@ impl Bucket {
         Ok(path)
     }
 
-    /// There is something at this path of the bucket.
-    pub async fn holds(&self, key: &str) -> Outcome {
-        let size = self.place(&format!("{BUCKET}/{key}"))?.size().await?;
-        if size > 0 { Ok(()) } else { Err(format!("{key} is empty").into()) }
+    /// There is something at this path.
+    pub async fn holds(&self, path: &str) -> Outcome {
+        let size = self.place(path)?.size().await?;
+        if size > 0 { Ok(()) } else { Err(format!("{path} is empty").into()) }
     }
 
     /// One whose keys are wrong, and one that lacks a file.

@@ -25,7 +25,7 @@ fn key(number: u64) -> String {
 }
 
 impl Writes {
-    pub async fn start(cluster: &Cluster<'_>) -> Outcome<Self> {
+    pub fn start(cluster: &Cluster<'_>) -> Self {
         let (promised, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
         let (told, ended, pods, name) =
             (promised.clone(), stop.clone(), cluster.pods_api(), cluster.name.clone());
@@ -38,7 +38,7 @@ impl Writes {
                 }
             }
         });
-        Ok(Self { promised, stop, task })
+        Self { promised, stop, task }
     }
 
     /// Waits for so many more; how many there are in all.
@@ -90,7 +90,7 @@ pub async fn all_there(cluster: &Cluster<'_>, promised: u64) -> Outcome {
         let found = member.range(request).await?.kvs;
         let missing: Vec<_> = (0..promised)
             .map(key)
-            .filter(|key| !found.iter().any(|kv| kv.key == key.as_bytes() && kv.value == b"kept"[..]))
+            .filter(|key| !found.iter().any(|kv| kv.key[..] == *key.as_bytes() && kv.value[..] == *b"kept"))
             .collect();
         if !missing.is_empty() {
             return Err(format!("{endpoint} lacks {} of {promised}: {missing:?}", missing.len()).into());
