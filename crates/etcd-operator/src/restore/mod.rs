@@ -37,7 +37,7 @@ pub const NAME: &str = "restore";
 
 /// What this controller does, beside what every one does; manifests grant at least this.
 pub const NEEDS: [Need; 6] = [
-    Need::namespaced(api::GROUP, "etcdrestores", &["list", "watch"]),
+    Need::namespaced(api::GROUP, "etcdrestores", &["get", "list", "watch"]),
     Need::namespaced(api::GROUP, "etcdrestores/status", &["update"]),
     Need::namespaced(api::GROUP, "etcdclusters", &["get", "create", "patch"]),
     Need::namespaced("", "secrets", &["get"]),
@@ -92,10 +92,15 @@ impl Failure {
 /// Works until the tenure is over.
 pub async fn run(tenure: Tenure) {
     let api: Api<Guarded> = tenure.scope.api(&tenure.client);
-    let over = tenure.clone().over();
+    let over = tenure.stop.child_token();
+    let (watched, end) = (tenure.clone(), over.clone());
+    tokio::spawn(async move {
+        watched.over().await;
+        end.cancel();
+    });
     let context = Arc::new(Context { tenure, backoff: Backoff::new(RETRY) });
     Controller::new(api, watcher::Config::default())
-        .graceful_shutdown_on(over)
+        .graceful_shutdown_on(over.cancelled_owned())
         .run(reconcile, retry, context)
         .for_each(|round| {
             if let Err(error) = round {
@@ -140,6 +145,11 @@ struct Round<'a> {
 
 impl Round<'_> {
     async fn go(&mut self) -> Result<Action, RoundError> {
+        // The cache may not have heard yet how the round before ended, and a restore must not begin twice.
+        let Some(restore) = self.restores().get_opt(&self.restore.name_any()).await? else {
+            return Ok(Action::await_change());
+        };
+        self.restore = restore;
         if report::ended(&self.restore) || self.restore.metadata.deletion_timestamp.is_some() {
             return Ok(Action::await_change());
         }
@@ -273,6 +283,11 @@ impl Round<'_> {
     async fn write(&mut self, status: api::EtcdRestoreStatus) -> Result<(), kube::Error> {
         self.restore = report::write(self.tenure, &self.restore, status).await?;
         Ok(())
+    }
+
+    fn restores(&self) -> Api<EtcdRestore> {
+        let namespace = self.restore.namespace().unwrap_or_default();
+        Api::namespaced(self.tenure.client.clone(), &namespace)
     }
 
     fn clusters(&self) -> Api<EtcdCluster> {
