@@ -13,10 +13,9 @@ use tokio_util::sync::CancellationToken;
 async fn chosen(from: From, root: &std::path::Path) -> Result<(Progress, snapshot::Manifest), SaveError> {
     let seen = Mutex::new(Vec::new());
     let stop = CancellationToken::new();
-    let saved = save(from, &folder(root, "b"), Naming::AsGiven, &meta("uid"), &stop, |progress| {
-        seen.lock().unwrap().push(progress);
-    });
-    let (_, manifest) = saved.await?;
+    let (place, meta) = (folder(root, "b"), meta("uid"));
+    let note = |progress| seen.lock().unwrap().push(progress);
+    let (_, manifest) = save(from, &place, Naming::AsGiven, &meta, &stop, note).await?;
     Ok((seen.into_inner().unwrap()[0], manifest))
 }
 
