@@ -53,7 +53,7 @@ if [ ${#broken[@]} -eq 0 ]; then
   # Always the whole workspace: a part of it would be built anew with other features.
   tests="cargo test --workspace --no-fail-fast"
   suite "units and properties" $tests --lib --bins
-  suite "files and schemas" $tests --test files --test rules --test schema --test bundles --test docs
+  suite "files and schemas" $tests --test files --test rules --test backup_rules --test schema --test bundles --test docs
   suite "etcd 3.1 to 3.6" $tests --test client --test real
   suite "backups of etcd 3.1 to 3.6, in folders, S3 and Azure" $tests --test backups --test azure
   suite "real API server" $tests --test api --test shutdown

@@ -7,4 +7,5 @@ pub mod process;
 pub mod restore;
 pub mod scope;
 pub mod snapshot;
+pub mod store;
 pub mod tenure;

@@ -55,6 +55,7 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     let mut registry = Registry::with_prefix("etcd_operator");
     let metrics = Metrics::register(&mut registry, VERSION);
     let clusters = cluster::Metrics::register(&mut registry);
+    let backups = backup::Metrics::register(&mut registry);
 
     let config = client::infer_config().await?;
     let namespace = cli.pod_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
@@ -65,7 +66,7 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     let server = Server::bind(cli.listen_addr, Arc::new(registry), readiness).await?;
     let served = tokio::spawn(server.serve(stop.clone()));
 
-    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, cli };
+    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, backups, cli };
     info!(
         version = VERSION,
         namespace = operator.namespace,
@@ -91,6 +92,7 @@ struct Operator {
     client: Client,
     metrics: Metrics,
     clusters: cluster::Metrics,
+    backups: backup::Metrics,
 }
 
 impl Operator {
@@ -131,7 +133,8 @@ impl Operator {
             Controller::Cluster => self.clusters(ready, stop).await,
             Controller::Backup => {
                 ready.set(true);
-                let work = async |leadership| backup::run(self.tenure(leadership, stop)).await;
+                let work =
+                    async |leadership| backup::run(self.tenure(leadership, stop), self.backups.clone()).await;
                 self.lead(controller, stop, work).await;
             }
             Controller::Restore => {

@@ -171,7 +171,7 @@ impl Upload {
     }
 
     /// The backup counts, or is gone: nobody need clean up after it.
-    pub(crate) async fn forget(&self) -> Result<(), StoreError> {
+    pub(crate) async fn forget(&mut self) -> Result<(), StoreError> {
         self.note.delete().await
     }
 }

@@ -19,7 +19,6 @@ pub struct Facts<'a> {
     pub spec: &'a EtcdBackupSpec,
     pub status: &'a EtcdBackupStatus,
     pub created: Timestamp,
-    pub generation: Option<i64>,
     /// An attempt is under way in this process.
     pub running: bool,
     pub now: Timestamp,
@@ -110,12 +109,11 @@ fn check(spec: &EtcdBackupSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// When to try again after failures; a spec that was changed since is tried at once.
+/// When to try again after failures.
 fn retry(facts: Facts) -> Option<Timestamp> {
     let status = facts.status;
     let failed = status.last_failure.as_ref().filter(|_| status.failures > 0)?;
-    let same_spec = status.observed_generation == facts.generation;
-    same_spec.then(|| failed.0.saturating_add(wait(status.failures)).unwrap_or(facts.now))
+    Some(failed.0.saturating_add(wait(status.failures)).unwrap_or(facts.now))
 }
 
 fn wait(failures: i64) -> SignedDuration {

@@ -16,7 +16,7 @@ mod reconcile;
 mod report;
 mod spec;
 mod watches;
-mod written;
+pub(crate) mod written;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The operator on the lab: real kubelets, real etcd, and clients that write and read all the time.
 
+mod backup;
 mod chaos;
 mod heal;
 mod life;
