@@ -1,39 +1,32 @@
 //! What there is before a restore: the backup, read to its last page; the cluster; the members that still answer.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use api::conditions::{self, ConditionStatus};
 use api::labels;
 use api::names::CLIENT_PORT;
-use api::v1beta2::{
-    BackupContents, EtcdCluster, EtcdClusterSpec, EtcdRestore, RestoreRequest, RestoreStage, Store,
-};
+use api::v1beta2::{BackupContents, EtcdCluster, EtcdClusterSpec, EtcdRestore, RestoreRequest, RestoreStage};
 use domain::{ClusterId, Version};
 use etcd::{Expect, Member};
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
 use snapshot::manifest::{self, ManifestError};
-use snapshot::{
-    Candidate, From, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError, StoreSource,
-    store,
-};
+use snapshot::{Candidate, From, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError};
 use thiserror::Error;
 
 use super::plan::{Known, Survivor, Target};
+use crate::store::{self, OpenError};
 use crate::tenure::Tenure;
 
 /// Why a restore cannot go on. Nothing was touched.
 #[derive(Debug, Error)]
 pub enum LookError {
-    #[error("{0}")]
-    NoStore(String),
-    #[error("there is no Secret {0:?} in this namespace: create it, or correct the name")]
-    NoSecret(String),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -50,9 +43,8 @@ impl LookError {
     /// Stable, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoStore(_) => "NoStore",
-            Self::NoSecret(_) => "NoSecret",
-            Self::Store(_) => "StoreRefused",
+            Self::Open(error) => error.reason(),
+            Self::Store(error) => store::reason(error),
             Self::Manifest(_) => "BadManifest",
             Self::Damaged { .. } => "BackupDamaged",
             Self::Survivor { .. } => "SurvivorNotSaved",
@@ -62,7 +54,7 @@ impl LookError {
 
     /// It is Kubernetes that does not answer, not the backup that is wrong: tried again.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Kubernetes(_))
+        matches!(self, Self::Kubernetes(_) | Self::Open(OpenError::Secret { .. }))
     }
 }
 
@@ -75,34 +67,11 @@ pub struct Backup {
     pub spec: Option<EtcdClusterSpec>,
 }
 
-/// Where the backup is, seen from a process that has claims mounted below `volumes`.
-pub fn source(store: &Store<'_>, volumes: &Path) -> StoreSource {
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    match store {
-        Store::S3(s3) => StoreSource::S3 {
-            path: s3.path.clone(),
-            endpoint: given(&s3.endpoint),
-            force_path_style: s3.force_path_style,
-            profile: given(&s3.profile),
-            region: given(&s3.region),
-        },
-        Store::Gcs(gcs) => StoreSource::Gcs { path: gcs.path.clone(), endpoint: None },
-        Store::Abs(abs) => StoreSource::Azure { path: abs.path.clone(), endpoint: None },
-        Store::Volume(volume) => {
-            StoreSource::Volume { root: volumes.join(&volume.claim_name), path: volume.path.clone() }
-        }
-    }
-}
-
 /// Reads and verifies all of it.
 pub async fn backup(tenure: &Tenure, restore: &EtcdRestore) -> Result<Backup, LookError> {
     let namespace = restore.namespace().unwrap_or_default();
-    let store = restore.spec.store().map_err(|none| LookError::NoStore(none.to_string()))?;
-    let secret = match store.secret() {
-        Some(name) => secret(tenure, &namespace, name).await?,
-        None => BTreeMap::new(),
-    };
-    let place = store::open(&source(&store, &tenure.volumes), &secret)?;
+    let store = restore.spec.store().map_err(OpenError::from)?;
+    let place = store::open(tenure, &namespace, store).await?;
     let manifest: Option<Manifest> = manifest::read(&place).await?;
     let contents = match snapshot::inspect(&place, Kind::Snapshot).await {
         Ok(contents) => contents,
@@ -130,12 +99,6 @@ pub async fn backup(tenure: &Tenure, restore: &EtcdRestore) -> Result<Backup, Lo
 /// A manifest names the version in full, the database itself only its minor.
 fn version(text: &str) -> Option<Version> {
     text.parse().or_else(|_| format!("{text}.0").parse()).ok()
-}
-
-async fn secret(tenure: &Tenure, namespace: &str, name: &str) -> Result<store::Secret, LookError> {
-    let api: Api<Secret> = Api::namespaced(tenure.client.clone(), namespace);
-    let secret = api.get_opt(name).await?.ok_or_else(|| LookError::NoSecret(name.to_owned()))?;
-    Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
 }
 
 /// What the cluster is, in the words of its own status.
@@ -221,8 +184,7 @@ pub async fn save(
     survivor: Candidate,
 ) -> Result<(Survivor, String), LookError> {
     let failed = |source| LookError::Survivor { member: name.to_owned(), source };
-    let suffix = format!(".survivor-{name}");
-    let place = beside.followed_by(&suffix)?;
+    let place = beside.followed_by(&format!(".survivor-{name}"))?;
     let meta = Meta {
         slot: Timestamp::now(),
         owner_uid: restore.uid().unwrap_or_default(),
@@ -232,9 +194,8 @@ pub async fn save(
     };
     let from = From::Survivor(Box::new(survivor));
     let saved = snapshot::save(from, &place, Naming::AsGiven, &meta, &tenure.stop, |_| {}).await;
-    let (_, manifest) = saved.map_err(failed)?;
-    let backup = restore.spec.store().map_err(|none| LookError::NoStore(none.to_string()))?;
-    let saved_to = format!("{}{suffix}", backup.path());
+    let (place, manifest) = saved.map_err(failed)?;
+    let saved_to = store::path_of(restore.spec.store().map_err(OpenError::from)?, &place);
     Ok((Survivor { name: name.to_owned(), revision: manifest.revision }, saved_to))
 }
 

@@ -8,7 +8,8 @@ use serde_json::json;
 use snapshot::StoreSource;
 use thiserror::Error;
 
-use super::look::{Backup, source};
+use super::look::Backup;
+use crate::store::source;
 use crate::tenure::Tenure;
 
 #[derive(Debug, Error)]
@@ -45,7 +46,7 @@ pub async fn compose(
     backup: &Backup,
 ) -> Result<RestoreRequest, RequestError> {
     let store = restore.spec.store().map_err(|_| RequestError::NoStore)?;
-    let mut place = source(&store, &tenure.volumes);
+    let mut place = source(store, &tenure.volumes);
     let mut claim = None;
     if let (StoreSource::Volume { root, .. }, api::v1beta2::Store::Volume(volume)) = (&mut place, store) {
         *root = resources::BACKUP_PATH.into();

@@ -218,7 +218,7 @@ async fn what_cannot_be_restored_leaves_everything_as_it_was() {
         for (more, words) in [
             (s3("mybucket/nothing-here", bucket::SECRET, ""), "there is no"),
             (s3("nobodys/backup", bucket::SECRET, ""), "there is no bucket"),
-            (s3(&object, "nobody", ""), "no Secret"),
+            (s3(&object, "nobody", ""), "there is no Secret"),
             (s3(&object, "wrong", ""), "refused"),
             (s3(&object, "half", ""), "credentials"),
             (s3(&object, bucket::SECRET, "http://127.0.0.1:9"), "cannot be reached"),

@@ -31,11 +31,7 @@ fn fresh() -> EtcdBackupStatus {
 
 /// The backup of this slot was made.
 fn good(slot: i64) -> EtcdBackupStatus {
-    EtcdBackupStatus {
-        succeeded: true,
-        last_slot: Some(Time(at(slot))),
-        ..EtcdBackupStatus::default()
-    }
+    EtcdBackupStatus { succeeded: true, last_slot: Some(Time(at(slot))), ..EtcdBackupStatus::default() }
 }
 
 /// The last so many attempts failed, the last of them then.
