@@ -15,7 +15,7 @@ use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
 use snapshot::manifest::{self, ManifestError};
-use snapshot::{Candidate, From, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError};
+use snapshot::{Candidate, InspectError, Kind, Manifest, Meta, Naming, Place, SaveError, StoreError};
 use thiserror::Error;
 
 use super::plan::{Known, Survivor, Target};
@@ -192,7 +192,7 @@ pub async fn save(
         cluster_name: Some(restore.spec.etcd_cluster.name.clone()),
         cluster_spec: None,
     };
-    let from = From::Survivor(Box::new(survivor));
+    let from = snapshot::From::Survivor(Box::new(survivor));
     let saved = snapshot::save(from, &place, Naming::AsGiven, &meta, &tenure.stop, |_| {}).await;
     let (place, manifest) = saved.map_err(failed)?;
     let saved_to = store::path_of(restore.spec.store().map_err(OpenError::from)?, &place);

@@ -5,7 +5,7 @@ use std::fs;
 
 use jiff::Timestamp;
 use lab::kit::TestNamespace;
-use snapshot::{Endpoints, From, Meta, Naming, Place, StoreSource, store};
+use snapshot::{Endpoints, Meta, Naming, Place, StoreSource, store};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Cluster, Outcome};
@@ -57,7 +57,7 @@ impl Bucket {
             cluster_name: Some(cluster.name.clone()),
             cluster_spec: Some(serde_json::to_value(cluster.get().await?.spec)?),
         };
-        let from = From::Cluster(Endpoints::new(cluster.endpoints().await?));
+        let from = snapshot::From::Cluster(Endpoints::new(cluster.endpoints().await?));
         let stop = CancellationToken::new();
         snapshot::save(from, &self.place(&path)?, Naming::AsGiven, &meta, &stop, |_| {}).await?;
         Ok(path)
