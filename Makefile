@@ -74,6 +74,10 @@ lab-kubeconfig: lab ## Print where a lab's kubeconfig is (NAME=lab)
 lab-aws-dir: lab ## Print the folder with AWS files for a lab's S3 server (NAME=lab)
 	@$(LAB) aws-dir --name $(NAME)
 
+.PHONY: fuzz
+fuzz: ## Fuzz the reader of snapshots (SECONDS=600)
+	hack/fuzz.sh $(SECONDS)
+
 .PHONY: bench
 bench: ## Measure the operator beside bare pods, against its budgets (BENCH=--quick for a short look; root)
 	hack/bench.sh $(BENCH)

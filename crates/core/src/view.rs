@@ -1,5 +1,6 @@
 //! What follows from an observation: who answers, who is healthy, whose data is where. Facts only, no decisions.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -28,7 +29,29 @@ const IMAGE_REASONS: [&str; 6] = [
 pub struct View<'a> {
     pub spec: &'a Spec,
     pub seen: &'a Observation,
+    /// What a restore replaced.
+    pub kept: &'a Kept,
     pub now: Moment,
+}
+
+/// Pods and claims that belong to the past of a restored cluster: to its rule a thing to keep, to all others not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub pods: Vec<Pod>,
+    pub claims: Vec<Claim>,
+}
+
+/// What the rules see, and what is kept from them.
+pub fn set_aside(seen: &Observation) -> (Cow<'_, Observation>, Kept) {
+    let replaced = seen.recorded.restore.as_ref().map_or(&[][..], |restore| &restore.replaced);
+    if replaced.is_empty() {
+        return (Cow::Borrowed(seen), Kept::default());
+    }
+    let mut visible = seen.clone();
+    let pods = visible.pods.extract_if(.., |pod| replaced.contains(&pod.name)).collect();
+    let claims = visible.claims.extract_if(.., |claim| replaced.contains(&claim.name)).collect();
+    visible.statuses.retain(|name, _| !replaced.contains(name));
+    (Cow::Owned(visible), Kept { pods, claims })
 }
 
 /// Where the data of a member is.
@@ -271,8 +294,12 @@ impl<'a> View<'a> {
 
     /// The data is still there when the pod is not.
     pub fn outlives_pod(&self, pod: &Pod) -> bool {
-        let claim = self.claim(&pod.name);
-        claim.is_some_and(|claim| !claim.deleting && pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid))
+        let mut claims = self.seen.claims.iter().chain(&self.kept.claims);
+        claims.any(|claim| {
+            claim.name == pod.name
+                && !claim.deleting
+                && pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid)
+        })
     }
 
     /// How many members there may be: one more than the size while a member is being swapped for a new one.

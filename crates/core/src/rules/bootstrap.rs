@@ -49,7 +49,7 @@ fn first_step(view: &View, version: Version) -> Option<Decision> {
     Decision::act(format!("nothing of this cluster exists: {name} becomes its seed"), actions)
 }
 
-fn delete_claim(claim: &Claim) -> Step {
+pub(super) fn delete_claim(claim: &Claim) -> Step {
     Step::DeleteClaim { name: claim.name.clone(), uid: claim.uid.clone() }
 }
 

@@ -250,6 +250,6 @@ mod tests {
     fn the_story_names_members_and_the_next_step(#[case] change: fn(&mut Scene), #[case] told: &str) {
         let mut scene = healthy("abc");
         change(&mut scene);
-        assert_eq!(story(&scene.view()), told);
+        assert_eq!(scene.with_view(story), told);
     }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::RuleFn;
+use super::{Decision, RuleFn};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::observation::{
     Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod, PodPhase, Read, Recorded,
-    Status,
+    Restore, Stage, Status,
 };
 use crate::spec::{Knobs, Spec, Storage};
 use crate::step::Step;
 use crate::time::Moment;
 use crate::version::{HopTable, Version};
-use crate::view::View;
+use crate::view::{View, set_aside};
 
 pub const NOW: Moment = Moment(1_000_000_000);
 
@@ -53,6 +53,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
                 cluster: Some(ClusterId(1)),
                 voters: names.chars().map(|c| Name(c.to_string())).collect(),
                 version: Some(Version::new(3, 5, 16)),
+                restore: None,
             },
             pods: Vec::new(),
             claims: Vec::new(),
@@ -64,6 +65,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             hearsay: Vec::new(),
             statuses: BTreeMap::new(),
             agreed: None,
+            seed: None,
             alarms: Read::Known(Vec::new()),
             image_checks: Vec::new(),
             hash_checks: Vec::new(),
@@ -106,6 +108,7 @@ impl Scene {
             ready: true,
             addressed: Some(Moment(NOW.0 - 900_000)),
             waiting: None,
+            failing: None,
             deleting: false,
             template: "t0".to_owned(),
             claim,
@@ -158,7 +161,7 @@ impl Scene {
 
     /// A pod made for a member that is to be added, on what the others run.
     pub fn held(&mut self, name: &str, peers: &str) {
-        let version = self.view().lowest_running().unwrap();
+        let version = self.with_view(|view| view.lowest_running()).unwrap();
         let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
         self.seen.claims.extend(claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false }));
         let like = self.seen.pods[0].clone();
@@ -268,19 +271,24 @@ impl Scene {
         self.seen.hash_checks.push(HashCheck { member: name.into(), version, outcome });
     }
 
-    pub fn view(&self) -> View<'_> {
-        View { spec: &self.spec, seen: &self.seen, now: NOW }
-    }
-
     /// What the rule says, in short: `-`, `wait`, `stuck`, or its steps.
     pub fn ask(&self, rule: RuleFn) -> String {
-        match rule(&self.view()) {
-            None => "-".to_owned(),
-            Some(decision) if decision.actions.is_empty() && decision.stuck => "stuck".to_owned(),
-            Some(decision) if decision.actions.is_empty() => "wait".to_owned(),
-            Some(decision) => {
-                decision.actions.iter().map(|action| brief(&action.step)).collect::<Vec<_>>().join(", ")
-            }
+        self.with_view(|view| said(rule(view)))
+    }
+
+    pub fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        let (seen, kept) = set_aside(&self.seen);
+        look(&View { spec: &self.spec, seen: &seen, kept: &kept, now: NOW })
+    }
+}
+
+fn said(decision: Option<Decision>) -> String {
+    match decision {
+        None => "-".to_owned(),
+        Some(decision) if decision.actions.is_empty() && decision.stuck => "stuck".to_owned(),
+        Some(decision) if decision.actions.is_empty() => "wait".to_owned(),
+        Some(decision) => {
+            decision.actions.iter().map(|action| brief(&action.step)).collect::<Vec<_>>().join(", ")
         }
     }
 }
@@ -291,10 +299,13 @@ fn brief(step: &Step) -> String {
         Step::ListLive => "list live".to_owned(),
         Step::RecordSeed { name } => format!("record seed {name}"),
         Step::RecordCluster { id } => format!("record cluster {id}"),
+        Step::RecordRestore { restore } => format!("record restore {}", progress(restore)),
+        Step::SwapCluster { id, restore, .. } => format!("swap to {id} {}", progress(restore)),
         Step::EnsureHeadlessService => "headless".to_owned(),
         Step::EnsureClientService => "client".to_owned(),
         Step::SetBudget { min_available } => format!("budget {min_available}"),
         Step::CreateSeed { name, version } => format!("seed {name} {version}"),
+        Step::CreateRestoredSeed { name, version } => format!("restored seed {name} {version}"),
         Step::CreateMember { name, version, peers, joining } => {
             let peers: String =
                 peers.iter().map(|peer| &peer.name).chain(joining).map(Name::as_str).collect();
@@ -308,6 +319,7 @@ fn brief(step: &Step) -> String {
                 if *serve { " serve" } else { "" }
             )
         }
+        Step::StopServing { name, .. } => format!("stop serving {name}"),
         Step::PatchImage { name, version, .. } => format!("image {name} {version}"),
         Step::DeletePod { name, .. } => format!("delete pod {name}"),
         Step::DeleteClaim { name, .. } => format!("delete claim {name}"),
@@ -320,4 +332,17 @@ fn brief(step: &Step) -> String {
         Step::DropImageCheck { pod, .. } => format!("drop {pod}"),
         Step::CompareHash { member, with, .. } => format!("compare {member} with {with}"),
     }
+}
+
+/// Its stage, and for whom: `seeding x`, `filling x for abc`.
+fn progress(restore: &Restore) -> String {
+    let stage = match &restore.stage {
+        Stage::Seeding => "seeding",
+        Stage::Filling => "filling",
+        Stage::Done => "done",
+        Stage::Failed(_) => "failed",
+    };
+    let replaced: String = restore.replaced.iter().map(Name::as_str).collect();
+    let of = if replaced.is_empty() { String::new() } else { format!(" for {replaced}") };
+    format!("{stage} {}{of}", restore.seed)
 }

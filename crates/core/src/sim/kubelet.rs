@@ -74,15 +74,26 @@ impl World {
         let voice = match (self.disk(name).cloned(), &pod.arms) {
             (Some(disk), _) => self.etcd_resumes(&disk, pod.version),
             (None, Arms::New { token }) => self.etcd_bootstraps(name, *token),
+            (None, Arms::Restored { token, request }) => {
+                self.etcd_restores(name, *token, request, pod.version)
+            }
             (None, Arms::Existing { peers }) if self.is_held(name, peers) => return Process::Down,
             (None, Arms::Existing { peers }) => self.etcd_joins(name, peers, pod.version),
             (None, Arms::Disarmed) => Voice::Exits,
         };
         match voice {
-            Voice::Exits => Process::Waiting("CrashLoopBackOff".to_owned()),
+            Voice::Exits => {
+                if let Some(pod) = self.pods.get_mut(name) {
+                    pod.failures += 1;
+                }
+                Process::Waiting("CrashLoopBackOff".to_owned())
+            }
             Voice::Runs(disk) => {
                 if let Some(place) = self.disk_mut(name) {
                     *place = Some(disk);
+                }
+                if let Some(pod) = self.pods.get_mut(name) {
+                    pod.failures = 0;
                 }
                 Process::Up { version: pod.version, speaks: false, paused: false }
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Arms, Process, SimClaim, SimPod, World};
 use crate::ids::{ClusterId, Name};
-use crate::observation::{Claim, Member, Node, Observation, Pod, PodPhase, Read, Status};
+use crate::observation::{Claim, Failing, Member, Node, Observation, Pod, PodPhase, Read, Status};
 use crate::version::Version;
 
 /// Reads that fail in one round.
@@ -30,8 +30,9 @@ impl World {
                 self.memory.nodes.insert(name.clone(), node.clone());
             }
         }
-        let statuses: BTreeMap<_, _> =
-            pods.keys().map(|name| (name.clone(), self.ask(name, glitch))).collect();
+        let seed = self.seed_being_made().cloned();
+        let asked = pods.keys().filter(|name| Some(*name) != seed.as_ref());
+        let statuses: BTreeMap<_, _> = asked.map(|name| (name.clone(), self.ask(name, glitch))).collect();
         let cluster =
             self.recorded.cluster.or_else(|| statuses.values().find_map(Read::known).map(|s| s.cluster));
         let hearsay = self.hearsay(cluster, glitch);
@@ -48,6 +49,8 @@ impl World {
         observation.members = members;
         observation.hearsay = hearsay;
         observation.statuses = statuses;
+        observation.seed =
+            seed.filter(|name| pods.contains_key(name)).and_then(|name| self.ask_seed(&name, glitch));
         observation
     }
 
@@ -74,6 +77,7 @@ impl World {
             hearsay: Vec::new(),
             statuses: BTreeMap::new(),
             agreed: None,
+            seed: None,
             alarms: Read::Known(Vec::new()),
             image_checks: self.image_checks.clone(),
             hash_checks: self.memory.hash_checks.clone(),
@@ -94,7 +98,7 @@ impl World {
         };
         let node = pod.node.as_ref().map(|node| Node { name: node.clone(), state: self.node_state(node) });
         let peers = match &pod.arms {
-            Arms::New { .. } => vec![name.clone()],
+            Arms::New { .. } | Arms::Restored { .. } => vec![name.clone()],
             Arms::Existing { peers } => peers.iter().cloned().collect(),
             Arms::Disarmed => Vec::new(),
         };
@@ -111,6 +115,7 @@ impl World {
             ready: phase == PodPhase::Running && waiting.is_none(),
             addressed: pod.node.is_some().then_some(pod.created),
             waiting,
+            failing: (pod.failures > 0).then(|| Failing { times: pod.failures, words: "no".to_owned() }),
             deleting: pod.deleting,
             template: pod.template.clone(),
             claim: pod.claim.clone(),
@@ -120,15 +125,16 @@ impl World {
         }
     }
 
-    fn ask(&self, name: &Name, glitch: &Glitch) -> Read<Status> {
+    pub(super) fn ask(&self, name: &Name, glitch: &Glitch) -> Read<Status> {
         let silent = || Read::Unknown("no answer".to_owned());
         let (Some(version), Some(disk)) = (self.up(name), self.disk(name)) else { return silent() };
         let speaks =
             matches!(self.pods.get(name).map(|pod| &pod.process), Some(Process::Up { speaks: true, .. }));
         let Some(cluster) = self.clusters.get(&disk.cluster) else { return silent() };
         let foreign = self.recorded.cluster.is_some_and(|recorded| recorded != disk.cluster);
+        let seeding = self.seed_being_made() == Some(name);
         let Some(member) = cluster.member(disk.member) else { return silent() };
-        if !speaks || foreign || glitch.deaf.contains(name) {
+        if !speaks || (foreign && !seeding) || glitch.deaf.contains(name) {
             return silent();
         }
         Read::Known(Status {

@@ -86,7 +86,7 @@ impl World {
                 self.recorded.voters.clone_from(&round.plan.report.voters);
                 self.recorded.version = round.plan.report.current_version;
             }
-            if matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. }) {
+            if step.records() {
                 recorded.clone_from(&self.recorded);
             }
             round.done += 1;
@@ -97,7 +97,11 @@ impl World {
     /// The resource version that destructive and recording calls carry: nobody wrote the object since it was seen.
     fn as_seen(&self, step: &Step, seen: &Observation, recorded: &Recorded) -> Result<(), String> {
         let same = match step {
-            Step::RecordSeed { .. } | Step::RecordCluster { .. } => self.recorded == *recorded,
+            step if step.records() => self.recorded == *recorded,
+            // Members are asked in the name of the cluster that the plan was made for.
+            step if step.changes_membership() || matches!(step, Step::MoveLeader { .. }) => {
+                self.recorded.cluster == seen.recorded.cluster
+            }
             Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
                 let now = self.pods.get(name).map(|pod| self.pod_seen(name, pod));
                 let then = seen.pods.iter().find(|pod| pod.name == *name).cloned();
@@ -111,6 +115,10 @@ impl World {
     }
 
     fn write_status(&mut self, plan: &Plan) {
+        // The report of such a plan still speaks of the cluster before; the swap wrote its own.
+        if plan.actions.iter().any(|action| matches!(action.step, Step::SwapCluster { .. })) {
+            return;
+        }
         let voters = plan.report.voters.clone();
         let version = plan.report.current_version.or(self.recorded.version);
         if (&self.recorded.voters, &self.recorded.version) != (&voters, &version) {
@@ -145,7 +153,31 @@ impl World {
     fn apply_write(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::RecordSeed { name } => self.recorded.seed = Some(name.clone()),
-            Step::RecordCluster { id } => self.recorded.cluster = Some(*id),
+            Step::RecordCluster { id } => {
+                self.recorded.cluster = Some(*id);
+                self.promise(*id);
+            }
+            Step::RecordRestore { restore } => {
+                self.recorded.restore = Some(restore.clone());
+                // Names are random: one that was given out is never given out again.
+                self.made += 8;
+            }
+            Step::SwapCluster { id, version, restore } => {
+                self.recorded = Recorded {
+                    seed: Some(restore.seed.clone()),
+                    cluster: Some(*id),
+                    voters: vec![restore.seed.clone()],
+                    version: Some(*version),
+                    restore: Some(restore.clone()),
+                };
+                self.promise(*id);
+            }
+            Step::CreateRestoredSeed { name, version } => {
+                let request = self.spec.restore.as_ref().ok_or("nobody asks for a restore")?.uid.clone();
+                let token = self.next_number();
+                self.create_pod(name, *version, Arms::Restored { token, request }, None)?;
+            }
+            Step::StopServing { name, uid } => self.pod_of(name, uid)?.serving = false,
             Step::EnsureHeadlessService => self.headless_service = true,
             Step::EnsureClientService => self.client_service = true,
             Step::SetBudget { min_available } => self.budget = Some(*min_available),
@@ -252,6 +284,7 @@ impl World {
             disk: None,
             deleting: false,
             failed: false,
+            failures: 0,
             created: self.now,
             changed: self.now,
             process: Process::Down,

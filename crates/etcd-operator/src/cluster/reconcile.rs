@@ -142,8 +142,7 @@ fn due(plan: &Plan, news: News, memory: &Memory) -> Option<Duration> {
 }
 
 fn records(plan: &Plan) -> bool {
-    let records = |step: &Step| matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. });
-    plan.actions.iter().any(|action| records(&action.step))
+    plan.actions.iter().any(|action| action.step.records())
 }
 
 fn log(key: &Key, plan: &Plan) {
