@@ -63,6 +63,10 @@ pub struct Cli {
     #[arg(long, default_value = "/var/lib/etcd-backups")]
     pub volumes: PathBuf,
 
+    /// The image of this program, for the init containers of a restored member; that of its own pod where nothing is said.
+    #[arg(long)]
+    pub image: Option<String>,
+
     /// Log lines for people (text) or for programs (json).
     #[arg(long, default_value_t)]
     pub log_format: Format,

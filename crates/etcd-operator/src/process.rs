@@ -204,6 +204,8 @@ impl Operator {
             recorder: self.recorder(),
             rounds: self.metrics.clone(),
             scope: self.scope(),
+            pod: self.pod.clone(),
+            image: self.cli.image.clone(),
             namespace: self.namespace.clone(),
             volumes: self.cli.volumes.clone(),
             stop: stop.clone(),

@@ -19,6 +19,10 @@ pub struct Tenure {
     pub recorder: Recorder,
     pub rounds: Metrics,
     pub scope: Scope,
+    /// The pod that this process runs in.
+    pub pod: String,
+    /// The image of this program, if somebody said it.
+    pub image: Option<String>,
     /// The namespace that this process runs in: claims can be mounted in no other.
     pub namespace: String,
     /// Where claims are mounted, each in a folder of its name.

@@ -4,6 +4,7 @@ mod backup;
 mod cluster;
 mod pod;
 mod restore;
+mod restore_request;
 mod status;
 mod store;
 mod tls;
@@ -12,7 +13,8 @@ pub use backup::{BackupPolicy, BackupProgress, ClusterRef, EtcdBackup, EtcdBacku
 pub use cluster::{DEFAULT_REPOSITORY, DEFAULT_VERSION, EtcdCluster, EtcdClusterSpec, image};
 pub use pod::{DEFAULT_BUSYBOX_IMAGE, PodPolicy, RetentionPolicy, RetentionPolicyType};
 pub use restore::{BackupContents, EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, Survivor};
-pub use status::{EtcdClusterStatus, MembersStatus, Phase, rounded_size};
+pub use restore_request::{BadRequest, RestoreRequest};
+pub use status::{EtcdClusterStatus, MembersStatus, Phase, RestoreProgress, RestoreStage, rounded_size};
 pub use store::{AbsSource, GcsSource, NoStore, S3Source, Store, Stores, VolumeSource};
 pub use tls::{MemberSecrets, StaticTls, TlsPolicy};
 

@@ -9,6 +9,7 @@ mod kubelet;
 mod observe;
 mod operator;
 mod oracle;
+mod restore;
 mod world;
 
 #[cfg(test)]
@@ -18,4 +19,5 @@ pub use etcd::{Cluster, Refused, Voice};
 pub use faults::Fault;
 pub use observe::Glitch;
 pub use operator::{Intent, Round};
+pub use restore::Backup;
 pub use world::{Arms, Disk, Memory, Process, SimClaim, SimPod, World, spec};

@@ -7,6 +7,7 @@ mod life;
 mod nodes;
 mod operator;
 mod quorum;
+mod restore;
 mod rollout;
 mod scale;
 mod support;
