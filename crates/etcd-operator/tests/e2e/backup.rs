@@ -73,7 +73,7 @@ async fn the_notes() {
         reader.types("kubectl create -f example/etcd-backup-operator/cronjob.yaml").await?;
         reader.types("kubectl create job --from=cronjob/etcd-backup tonight").await?;
         let named = "kubectl get etcdbackups -o name | grep example-etcd-cluster-backup-";
-        let created = reader.sees(named, |shown| shown.contains("backup-")).await?;
+        let created = reader.sees(named, |shown| shown.starts_with("etcdbackup.")).await?;
         let name = created.trim().rsplit('/').next().unwrap_or_default().to_owned();
         let made = Backup { test, name }.good().await?;
         assert_eq!(made.last_object, "mybucket/cron/etcd.backup");
