@@ -67,7 +67,8 @@ impl<'a> Backup<'a> {
         what: &str,
         holds: impl Fn(&EtcdBackupStatus) -> bool,
     ) -> Outcome<EtcdBackupStatus> {
-        let seen = wait_for(&self.api(), &self.name, LIMIT, what, |backup: &EtcdBackup| {
+        let api = self.api();
+        let seen = wait_for(&api, &self.name, LIMIT, what, |backup: &EtcdBackup| {
             let current =
                 |status: &&EtcdBackupStatus| status.observed_generation == backup.metadata.generation;
             backup.status.as_ref().filter(current).is_some_and(&holds)
