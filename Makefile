@@ -47,7 +47,12 @@ deny:
 
 .PHONY: generate
 generate: ## Write CRDs and manifests anew from the types
-	cargo run -q -p api --example crds
+	cargo run -q -p api --example crds -- .
+	cargo run -q -p nginx-operator --example files -- .
+
+.PHONY: bundle
+bundle: generate ## Write the bundles and catalogs of both operators for the Operator Lifecycle Manager anew
+	cargo run -q -p bundle -- .
 
 .PHONY: lab
 lab:

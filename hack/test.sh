@@ -57,8 +57,10 @@ if [ ${#broken[@]} -eq 0 ]; then
   suite "etcd 3.1 to 3.6" $tests --test client --test real
   suite "backups of etcd 3.1 to 3.6, in folders, S3 and Azure" $tests --test backups --test azure
   suite "real API server" $tests --test api --test shutdown
+  suite "nginx operator, real API server" $tests --test apiserver
+  suite "nginx operator on the lab" $tests --test onlab -- --test-threads=2
   suite "the lab itself" $tests --test cluster --test faults --test lifecycle --test programs --test leftovers
-  suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial::
+  suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial:: heal:: quorum:: operator::
   suite "demo" env FAST=1 NAME="${LAB_TEST_NAME}demo" hack/demo.sh
 fi
 

@@ -8,6 +8,7 @@ pub mod observation;
 pub mod plan;
 pub mod quorum;
 pub mod report;
+mod room;
 mod rules;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

@@ -3,7 +3,7 @@
 //! A failed read is [`Read::Unknown`], never "gone". Answers of etcd count only if the response header carried the
 //! recorded cluster ID and the member ID of the member that was asked; any other answer is `Unknown`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::time::Moment;
@@ -63,9 +63,6 @@ pub struct Observation {
     pub leaderless_since: Option<Moment>,
     /// The node of a pod that is gone now, as remembered from when it was there. Absent if nothing is remembered.
     pub last_nodes: BTreeMap<Name, NodeState>,
-    /// Members that this very process added and has not yet tried to create a pod for. Kept in memory: after a crash
-    /// it is empty, and an unstarted voter without a pod may then have voted already.
-    pub just_added: BTreeSet<MemberId>,
     /// Unused random member names, at least as many as a cluster can have members.
     pub fresh_names: Vec<Name>,
 }
@@ -135,6 +132,8 @@ pub struct Pod {
     /// Carries the label that the client Service and the budget select.
     pub serving: bool,
     pub ready: bool,
+    /// When this operator first saw that it has an address.
+    pub addressed: Option<Moment>,
     /// Why the etcd container or an init container waits, if it does (`ImagePullBackOff`, `CrashLoopBackOff`…).
     pub waiting: Option<String>,
     /// A container of it that ended in failure, and is about to be tried again.

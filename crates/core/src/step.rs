@@ -73,12 +73,13 @@ pub enum Step {
         name: Name,
         version: Version,
     },
-    /// Create the pod (and claim) of a member that was added and has not started: `existing`, armed with `peers`.
+    /// Create the pod (and claim) of a member that is to be added, or was and has not started: `existing`, armed with
+    /// `peers` and those who are not listed yet, whose URLs follow from their names. It starts once all are listed.
     CreateMember {
-        id: MemberId,
         name: Name,
         version: Version,
         peers: Vec<Peer>,
+        joining: Vec<Name>,
     },
     /// Create the pod of a member whose data is in the claim of that UID: disarmed, so that it can only resume.
     ResumeMember {

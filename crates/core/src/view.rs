@@ -219,20 +219,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A member that never started may be (re)created empty only if it cannot have voted: a learner, one that we added
-    /// just now, one whose claim still is the one it had; or the second of two, which nothing else can help.
+    /// A member that never started may be (re)created empty only if it cannot have voted: a learner, one whose claim
+    /// still is the one it had; or the second of two, which nothing else can help.
     pub fn may_start_empty(&self, member: &Member) -> bool {
         !member.started
             && (member.learner
-                || self.seen.just_added.contains(&member.id)
                 || self.claim(&member.name).is_some_and(|claim| !claim.deleting)
                 || self.voter_count() == 2)
     }
 
-    /// Its `--initial-cluster` is not the member list: without data etcd refuses to start, for ever.
+    /// Its `--initial-cluster` neither is the member list nor will be: without data etcd refuses to start, for ever.
     pub fn stale(&self, pod: &Pod) -> bool {
-        let listed: BTreeSet<_> = self.members().iter().map(|member| &member.name).collect();
-        pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
+        let room: BTreeSet<_> = self.waiting_room().into_iter().map(|pod| &pod.name).collect();
+        pod.armed && !self.will_be_listed(pod, &room)
+    }
+
+    /// The claim it was made with is gone: it can never run.
+    pub fn unbacked(&self, pod: &Pod) -> bool {
+        pod.claim.as_ref().is_some_and(|uid| self.claim(&pod.name).is_none_or(|claim| claim.uid != *uid))
     }
 
     /// The list as `--initial-cluster` must name it.

@@ -64,7 +64,8 @@ pub fn member_pod(
     let mut annotations = pod.annotations.clone();
     annotations.retain(|key, _| !annotations::is_reserved(key));
     annotations.extend(notes(cluster, member, version, bootstrap, volume_uid));
-    let mut init_containers = vec![check_dns(&cluster.zone.host(member), pod)];
+    let initial_cluster = from_annotation(ENV_INITIAL_CLUSTER, annotations::INITIAL_CLUSTER);
+    let mut init_containers = vec![check_dns(&cluster.zone.host(member), initial_cluster, pod)];
     let mut volumes = vec![data_volume(cluster, member), empty_volume(TMP)];
     if let Bootstrap::Restore { request, token } = bootstrap {
         init_containers.extend(restored_seed::init_containers(cluster, member, version, request, token));

@@ -42,7 +42,7 @@ struct Bench {
 impl Bench {
     async fn start(operator: PathBuf, mib: usize) -> Self {
         let (full, empty) = (etcd("full").await, etcd("empty").await);
-        let member = full.member().unwrap().with_deadline(Duration::from_secs(60));
+        let member = full.member().unwrap().with_deadline(Duration::from_mins(1));
         eprintln!("filling etcd {VERSION} with {mib} MiB");
         stream::iter(0..(mib << 20) / VALUE / PER_WRITE)
             .for_each_concurrent(4, async |write| {

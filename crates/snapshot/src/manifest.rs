@@ -44,7 +44,7 @@ pub struct Manifest {
     pub owner: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
-    /// The spec of the EtcdCluster at that time.
+    /// The spec of the `EtcdCluster` at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_spec: Option<serde_json::Value>,
 }
@@ -114,14 +114,16 @@ pub async fn read(backup: &Place) -> Result<Option<Manifest>, ManifestError> {
     Ok((hex::encode(&trailer) == manifest.sha256).then_some(manifest))
 }
 
+/// All that can be known of a manifest before its format is.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
 async fn load(place: &Place) -> Result<Option<Manifest>, ManifestError> {
     let Some(bytes) = place.get().await? else { return Ok(None) };
     let unreadable =
         |why: serde_json::Error| ManifestError::Unreadable { place: place.to_string(), why: why.to_string() };
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
     let Format { format: found } = serde_json::from_slice(&bytes).map_err(unreadable)?;
     if found != FORMAT {
         return Err(ManifestError::Newer { place: place.to_string(), found });
@@ -158,7 +160,7 @@ pub async fn list(prefix: &Place) -> Result<Vec<(Place, Manifest)>, StoreError> 
     });
     let mut found: Vec<(Place, Manifest)> =
         read.buffer_unordered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await?;
-    found.sort_by(|(_, a), (_, b)| (a.slot, a.finished).cmp(&(b.slot, b.finished)));
+    found.sort_by_key(|(_, manifest)| (manifest.slot, manifest.finished));
     Ok(found)
 }
 

@@ -77,10 +77,10 @@ fn start_second(view: &View) -> Option<Step> {
     let second = view.awaited_second()?;
     match view.pod(&second.name) {
         None => Some(Step::CreateMember {
-            id: second.id,
             name: second.name.clone(),
             version: view.resume_version()?,
             peers: View::peers(&view.seen.hearsay),
+            joining: Vec::new(),
         }),
         // Disarmed, it could only resume, and it never started.
         Some(pod) if !pod.deleting && (pod.finished() || (!pod.armed && !pod.running())) => Some(delete(pod)),

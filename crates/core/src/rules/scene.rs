@@ -1,6 +1,6 @@
 //! A cluster to try rules on: healthy at first, then changed as a case needs it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Decision, RuleFn};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
@@ -72,7 +72,6 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             heard: BTreeMap::new(),
             leaderless_since: None,
             last_nodes: BTreeMap::new(),
-            just_added: BTreeSet::new(),
             fresh_names: ["x", "y", "z"].map(Name::from).to_vec(),
         },
     };
@@ -107,6 +106,7 @@ impl Scene {
             peers: Vec::new(),
             serving: true,
             ready: true,
+            addressed: Some(Moment(NOW.0 - 900_000)),
             waiting: None,
             failing: None,
             deleting: false,
@@ -157,6 +157,30 @@ impl Scene {
     pub fn unstarted_learner(&mut self, name: &str) {
         self.list(name);
         self.member(name).learner = true;
+    }
+
+    /// A pod made for a member that is to be added, on what the others run.
+    pub fn held(&mut self, name: &str, peers: &str) {
+        let version = self.with_view(|view| view.lowest_running()).unwrap();
+        let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
+        self.seen.claims.extend(claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false }));
+        let like = self.seen.pods[0].clone();
+        self.seen.pods.push(Pod {
+            name: name.into(),
+            uid: Uid(format!("pod-{name}")),
+            phase: PodPhase::Pending,
+            version,
+            armed: true,
+            peers: peers.chars().map(|c| Name(c.to_string())).collect(),
+            serving: false,
+            ready: false,
+            addressed: Some(Moment(NOW.0 - 1_000)),
+            template: self.spec.template.clone(),
+            claim,
+            created: Moment(NOW.0 - 2_000),
+            ..like
+        });
+        self.silence(name, 2);
     }
 
     pub fn member(&mut self, name: &str) -> &mut Member {
@@ -282,8 +306,9 @@ fn brief(step: &Step) -> String {
         Step::SetBudget { min_available } => format!("budget {min_available}"),
         Step::CreateSeed { name, version } => format!("seed {name} {version}"),
         Step::CreateRestoredSeed { name, version } => format!("restored seed {name} {version}"),
-        Step::CreateMember { name, version, peers, .. } => {
-            let peers: String = peers.iter().map(|peer| peer.name.as_str()).collect();
+        Step::CreateMember { name, version, peers, joining } => {
+            let peers: String =
+                peers.iter().map(|peer| &peer.name).chain(joining).map(Name::as_str).collect();
             format!("create {name} {version} in {peers}")
         }
         Step::ResumeMember { name, version, .. } => format!("resume {name} {version}"),

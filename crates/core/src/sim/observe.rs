@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Arms, Process, SimClaim, SimPod, World};
-use crate::ids::{ClusterId, MemberId, Name};
+use crate::ids::{ClusterId, Name};
 use crate::observation::{Claim, Failing, Member, Node, Observation, Pod, PodPhase, Read, Status};
 use crate::version::Version;
 
@@ -42,7 +42,7 @@ impl World {
             }
             _ => Read::Unknown("no answer".to_owned()),
         };
-        self.remember(&members, &hearsay, &statuses);
+        self.remember(&hearsay, &statuses);
         let mut observation = self.assemble(&pods, &claims, live);
         let agreed = cluster.filter(|_| !hearsay.is_empty()).and_then(|id| self.clusters.get(&id));
         observation.agreed = agreed.map(|cluster| Version::new(3, cluster.agreed, 0));
@@ -84,7 +84,6 @@ impl World {
             heard: self.memory.heard.clone(),
             leaderless_since: self.memory.leaderless_since,
             last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
-            just_added: self.memory.just_added.clone(),
             fresh_names: (1..=7).map(|n| Name(format!("m{}", self.made + n))).collect(),
         }
     }
@@ -114,6 +113,7 @@ impl World {
             peers,
             serving: pod.serving,
             ready: phase == PodPhase::Running && waiting.is_none(),
+            addressed: pod.node.is_some().then_some(pod.created),
             waiting,
             failing: (pod.failures > 0).then(|| Failing { times: pod.failures, words: "no".to_owned() }),
             deleting: pod.deleting,
@@ -161,12 +161,7 @@ impl World {
         if cluster.members.iter().any(tells) { cluster.members.clone() } else { Vec::new() }
     }
 
-    fn remember(
-        &mut self,
-        members: &Read<Vec<Member>>,
-        hearsay: &[Member],
-        statuses: &BTreeMap<Name, Read<Status>>,
-    ) {
+    fn remember(&mut self, hearsay: &[Member], statuses: &BTreeMap<Name, Read<Status>>) {
         let now = self.now;
         for member in hearsay {
             self.memory.heard.entry(member.name.clone()).or_insert(now);
@@ -178,9 +173,5 @@ impl World {
         let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
         let since = leaderless.then(|| self.memory.leaderless_since.unwrap_or(now));
         self.memory.leaderless_since = since;
-        if let Read::Known(members) = members {
-            let listed: BTreeSet<MemberId> = members.iter().map(|member| member.id).collect();
-            self.memory.just_added.retain(|id| listed.contains(id));
-        }
     }
 }

@@ -2,11 +2,11 @@
 
 use super::observe::Glitch;
 use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
-use crate::ids::{MemberId, Name, Uid};
-use crate::observation::{Check, HashCheck, ImageCheck, Observation, Recorded};
+use crate::ids::{Name, Uid};
+use crate::observation::{Check, HashCheck, ImageCheck, Member, Observation, Recorded};
 use crate::plan::{Plan, plan};
 use crate::spec::Storage;
-use crate::step::Step;
+use crate::step::{Peer, Step};
 use crate::version::Version;
 
 /// A plan, and what it was made from: its preconditions hold against that.
@@ -133,9 +133,7 @@ impl World {
         match step {
             Step::ListLive => Ok(()),
             Step::AddMember { name, learner } => {
-                let id = self.add_member(name, *learner).map_err(etcd_refused)?;
-                self.memory.just_added.insert(id);
-                Ok(())
+                self.add_member(name, *learner).map(drop).map_err(etcd_refused)
             }
             Step::Promote { id, .. } => self.promote(*id).map_err(etcd_refused),
             Step::RemoveMember { id, .. } => self.remove_member(*id).map_err(etcd_refused),
@@ -187,11 +185,11 @@ impl World {
                 let token = self.next_number();
                 self.create_pod(name, *version, Arms::New { token }, None)?;
             }
-            Step::CreateMember { id, name, version, peers } => {
-                if !self.memory.just_added.remove(id) && !self.never_started(*id) {
+            Step::CreateMember { name, version, peers, joining } => {
+                if !peers.is_empty() && !self.never_started(name, peers) {
                     return Err(format!("no member says that {name} never started"));
                 }
-                let peers = peers.iter().map(|peer| peer.name.clone()).collect();
+                let peers = peers.iter().map(|peer| &peer.name).chain(joining).cloned().collect();
                 self.create_pod(name, *version, Arms::Existing { peers }, None)?;
             }
             Step::ResumeMember { name, version, claim } => {
@@ -235,10 +233,11 @@ impl World {
     }
 
     /// What the members that are up say.
-    fn never_started(&self, id: MemberId) -> bool {
+    fn never_started(&self, name: &Name, peers: &[Peer]) -> bool {
         self.clusters.iter().any(|(of, cluster)| {
-            cluster.member(id).is_some_and(|member| !member.started)
-                && cluster.members.iter().any(|member| self.member_up(*of, member).is_some())
+            let asked = |member: &&Member| peers.iter().any(|peer| peer.name == member.name);
+            cluster.members.iter().filter(asked).any(|member| self.member_up(*of, member).is_some())
+                && cluster.members.iter().all(|member| member.name != *name || !member.started)
         })
     }
 

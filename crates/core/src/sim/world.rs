@@ -46,7 +46,6 @@ pub struct Memory {
     pub heard: BTreeMap<Name, Moment>,
     pub leaderless_since: Option<Moment>,
     pub nodes: BTreeMap<Name, Name>,
-    pub just_added: BTreeSet<MemberId>,
     pub hash_checks: Vec<HashCheck>,
 }
 

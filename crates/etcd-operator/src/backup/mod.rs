@@ -123,6 +123,21 @@ impl Context {
             self.backoff.forget(&key);
         }
     }
+
+    /// Ends all attempts, and waits a little for what they leave to be cleaned up.
+    async fn stop_all(&self) {
+        let memories: Vec<_> = {
+            let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+            memories.values().map(|(_, memory)| memory.clone()).collect()
+        };
+        for memory in memories {
+            memory.lock().await.job.iter().for_each(|job| job.stop.cancel());
+        }
+        self.tasks.close();
+        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+            warn!("an upload is left behind; the next backup ends it");
+        }
+    }
 }
 
 /// Works until the tenure is over; attempts under way are ended, and leave nothing behind.
@@ -163,22 +178,6 @@ pub async fn run(tenure: Tenure, metrics: Metrics) {
         })
         .await;
     context.stop_all().await;
-}
-
-impl Context {
-    async fn stop_all(&self) {
-        let memories: Vec<_> = {
-            let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-            memories.values().map(|(_, memory)| memory.clone()).collect()
-        };
-        for memory in memories {
-            memory.lock().await.job.iter().for_each(|job| job.stop.cancel());
-        }
-        self.tasks.close();
-        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            warn!("an upload is left behind; the next backup ends it");
-        }
-    }
 }
 
 fn retry(backup: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) -> Action {

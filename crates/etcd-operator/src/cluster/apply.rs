@@ -124,11 +124,12 @@ impl Hands<'_> {
             Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
             Step::CreateRestoredSeed { name, version } => self.create_restored_seed(name, *version).await,
             Step::StopServing { name, uid } => self.stop_serving(name, uid).await,
-            Step::CreateMember { id, name, version, peers } => {
-                if !self.memory.just_added.remove(id) && !self.never_started(*id).await {
+            Step::CreateMember { name, version, peers, joining } => {
+                // Before there are members, the record of the seed has been written with a resource version just now.
+                if !peers.is_empty() && !self.never_started(name).await {
                     return Ok(Outcome::Stale("no member says that it never started".into()));
                 }
-                self.create_member(name, *version, peers).await
+                self.create_member(name, *version, peers, joining).await
             }
             Step::ResumeMember { name, version, claim } => self.resume_member(name, *version, claim).await,
             Step::MarkPod { name, uid, disarm, serve } => self.mark_pod(name, uid, *disarm, *serve).await,

@@ -15,6 +15,7 @@ mod pods;
 mod reconcile;
 mod report;
 mod spec;
+mod unreadable;
 mod watches;
 pub(crate) mod written;
 

@@ -92,9 +92,17 @@ pub async fn observe(
         statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
     let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
 
+    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
+    for target in &targets {
+        memory.addressed.entry(target.uid.clone()).or_insert(now);
+    }
     let mut pods: Vec<Pod> = member_pods
         .iter()
-        .map(|pod| pods::member(pod, memory.patched.get(&pod.uid().unwrap_or_default().into()).copied()))
+        .map(|pod| {
+            let uid = Uid::from(pod.uid().unwrap_or_default());
+            let addressed = memory.addressed.get(&uid).copied();
+            Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
+        })
         .collect();
     memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
 
@@ -123,9 +131,6 @@ pub async fn observe(
             last_nodes.insert(name.clone(), context.nodes.state(node).await);
         }
     }
-    if let Some(list) = members.known() {
-        memory.just_added.retain(|id| list.iter().any(|member| member.id == *id));
-    }
 
     // Claims of members that left stay where the spec says so, and are nobody's concern any more.
     let retains = cluster.spec.pod().retention().retains_when_scaled() && members.known().is_some();
@@ -146,7 +151,6 @@ pub async fn observe(
         hash_checks: memory.hash_checks.clone(),
         heard: memory.heard.clone(),
         leaderless_since: memory.leaderless_since,
-        just_added: memory.just_added.clone(),
         fresh_names: fresh_names(&owner.key.name),
         recorded,
         agreed,

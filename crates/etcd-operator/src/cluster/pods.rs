@@ -60,6 +60,7 @@ pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
         },
         serving: labels::is_serving(pod.labels()),
         ready: is_ready(pod),
+        addressed: None,
         waiting: waiting(pod),
         failing: failing(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),

@@ -72,7 +72,7 @@ impl<'a> KeyValue<'a> {
                 (3, 0) => kv.mod_revision = varint(&mut bytes)?.cast_signed(),
                 (4, 0) => kv.version = varint(&mut bytes)?.cast_signed(),
                 (5, 2) => kv.value = delimited(&mut bytes)?,
-                (1 | 3..=5, _) | (0, _) => return None,
+                (0 | 1 | 3..=5, _) => return None,
                 (_, 0) => drop(varint(&mut bytes)?),
                 (_, 1) => bytes = bytes.get(8..)?,
                 (_, 2) => drop(delimited(&mut bytes)?),

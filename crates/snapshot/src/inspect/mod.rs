@@ -132,7 +132,8 @@ pub async fn inspect(place: &Place, kind: Kind) -> Result<Contents, InspectError
     Ok(Contents {
         size: file.size,
         sha256: hex::encode(computed),
-        revision: live.revision,
+        // Etcd begins with 1, and a compaction may have removed the last change itself.
+        revision: live.revision.max(compacted).max(1),
         compacted,
         keys: live.keys,
         live_bytes: live.bytes,

@@ -26,7 +26,7 @@ const RETRY_FOR: Duration = Duration::from_secs(30);
 const RETRIES: usize = 6;
 const CONNECT: Duration = Duration::from_secs(5);
 /// For one request: a part of an upload, or a range.
-const REQUEST: Duration = Duration::from_secs(60);
+const REQUEST: Duration = Duration::from_mins(1);
 
 /// Opens a store; nothing is sent yet.
 pub fn open(source: &StoreSource, secret: &Secret) -> Result<Place, StoreError> {

@@ -2,7 +2,7 @@
 
 use super::{SOON, program};
 use etcd::Member;
-use etcd::kv::under;
+use etcd::kv::RangeRequest;
 use etcd::process::{Bootstrap, Place};
 use lab::programs::{EtcdVersion, Program};
 use sha2::{Digest, Sha256};
@@ -16,7 +16,6 @@ pub type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub struct Etcd {
     pub places: Vec<Place>,
-    pub version: EtcdVersion,
 }
 
 impl Etcd {
@@ -30,7 +29,7 @@ impl Etcd {
         for place in &places {
             place.healthy(SOON).await.unwrap();
         }
-        Self { places, version }
+        Self { places }
     }
 
     /// On data that is there already.
@@ -38,7 +37,7 @@ impl Etcd {
         let bootstrap = Bootstrap::new_cluster([&place]);
         place.start(&program(Program::Etcd(version)), &bootstrap).unwrap();
         place.healthy(SOON).await.unwrap();
-        Self { places: vec![place], version }
+        Self { places: vec![place] }
     }
 
     pub fn member(&self) -> Member {
@@ -49,9 +48,15 @@ impl Etcd {
         Endpoints::new([format!("http://{}", self.places[0].client())])
     }
 
+    /// One by one: an answer has at most four megabytes.
     pub async fn keys(&self) -> Keys {
-        let all = self.member().range(under(b"".as_slice())).await.unwrap();
-        all.kvs.into_iter().map(|kv| (kv.key, kv.value)).collect()
+        let all = RangeRequest { key: vec![0], range_end: vec![0], keys_only: true, ..Default::default() };
+        let mut keys = Keys::new();
+        for kv in self.member().range(all).await.unwrap().kvs {
+            let kv = self.member().get(kv.key).await.unwrap().unwrap();
+            keys.insert(kv.key, kv.value);
+        }
+        keys
     }
 
     /// Puts, overwrites and deletes, compacted on the way: a bit of everything that makes pages of every kind.

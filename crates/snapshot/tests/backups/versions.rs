@@ -44,3 +44,18 @@ async fn what_was_saved_comes_back(
     let again = Etcd::start_on(version, target).await;
     assert_eq!(again.keys().await, keys);
 }
+
+/// Compaction removes the last change, if it was a deletion; the revision stays.
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_revision_outlives_the_keys(#[values(V3_1_10, V3_6_16)] version: EtcdVersion) {
+    let etcd = Etcd::start(version, 1).await;
+    let member = etcd.member();
+    member.put("k", "v").await.unwrap();
+    member.delete("k").await.unwrap();
+    let revision = member.revision().await.unwrap();
+    member.compact(revision).await.unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let (_, manifest) = saved(&etcd.endpoints(), &folder(root.path(), "b"), Naming::AsGiven).await.unwrap();
+    assert_eq!((manifest.revision, manifest.keys, manifest.digest), (revision, 0, "0".repeat(64)));
+}

@@ -62,13 +62,17 @@ impl Hands<'_> {
         name: &Name,
         version: Version,
         peers: &[Peer],
+        joining: &[Name],
     ) -> Result<Outcome, ApplyError> {
         let claim = match self.claim("CreateMember", name).await? {
             Ok(claim) => claim,
             Err(outcome) => return Ok(outcome),
         };
+        let joining: Vec<_> =
+            joining.iter().map(|name| (name.as_str(), self.seen.zone.peer_url(name.as_str()))).collect();
         let peers = peers.iter().map(|peer| (peer.name.as_str(), peer.url.as_str()));
-        let peers = api::names::initial_cluster(peers);
+        let joining = joining.iter().map(|(name, url)| (*name, url.as_str()));
+        let peers = api::names::initial_cluster(peers.chain(joining));
         self.create_pod(
             "CreateMember",
             name,
