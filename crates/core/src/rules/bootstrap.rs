@@ -42,9 +42,10 @@ fn first_step(view: &View, version: Version) -> Option<Decision> {
     };
     let mut actions = create_seed(view, name, version);
     // Not on volumes: one whose pod is gone could not be told from what is left of an older cluster.
-    let others = if view.spec.storage == Storage::EmptyDir { view.size() - 1 } else { 0 };
+    let learner = version.has_learners() && view.spec.storage == Storage::EmptyDir;
     let several = version.has_several_learners();
-    let others: Vec<_> = names.take(room::places(others, several)).collect();
+    let others = if learner { room::places(view.size() - 1, learner, several) } else { 0 };
+    let others: Vec<_> = names.take(others).collect();
     actions.extend(room::make_ahead(&others, version, &[], &[name], several).into_iter().map(Action::from));
     Decision::act(format!("nothing of this cluster exists: {name} becomes its seed"), actions)
 }
@@ -199,6 +200,7 @@ mod tests {
     #[case::fresh(nothing, |_: &mut Scene| {}, "record seed x, headless, seed x 3.5.16, create y 3.5.16 in xy, create z 3.5.16 in xyz")]
     #[case::one_is_enough(nothing, |s: &mut Scene| s.spec.size = 1, "record seed x, headless, seed x 3.5.16")]
     #[case::on_volumes(nothing, |s: &mut Scene| s.spec.storage = Storage::Persistent, "record seed x, headless, seed x 3.5.16")]
+    #[case::one_after_the_other(nothing, |s: &mut Scene| s.want("3.3.12"), "record seed x, headless, seed x 3.3.12")]
     #[case::others_may_join_at_once(nothing, |s: &mut Scene| s.want("3.6.16"), "record seed x, headless, seed x 3.6.16, create y 3.6.16 in xyz, create z 3.6.16 in xyz")]
     #[case::others_wait_for_the_seed(starting, wait_in_line, "wait")]
     #[case::others_waited_for_the_seed(

@@ -82,7 +82,7 @@ pub async fn observe(
     for pod in
         member_pods.iter().filter(|pod| making.as_ref().is_none_or(|seed| seed.as_str() != pod.name_any()))
     {
-        let silent = || Read::Unknown("its pod has no address yet".to_owned());
+        let silent = || Read::Unknown("its pod has no address yet, or is not waited for".to_owned());
         statuses.entry(pod.name_any().into()).or_insert_with(silent);
     }
 
