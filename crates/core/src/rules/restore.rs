@@ -409,9 +409,10 @@ mod tests {
     }
 
     fn retired(scene: &mut Scene) {
-        match scene.seen.claims.is_empty() {
-            true => scene.pod("q").serving = false,
-            false => scene.lose_pod("q"),
+        if scene.seen.claims.is_empty() {
+            scene.pod("q").serving = false;
+        } else {
+            scene.lose_pod("q");
         }
     }
 
