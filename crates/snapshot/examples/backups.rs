@@ -216,6 +216,7 @@ impl S3 {
 
     fn upload(&self, file: &Path) -> f64 {
         let mut curl = Command::new("curl");
+        curl.args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]);
         curl.args([
             "--fail",
             "--silent",

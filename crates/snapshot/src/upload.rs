@@ -54,6 +54,8 @@ impl Upload {
         let replaces = match place.size().await {
             Ok(_) => true,
             Err(error) if error.is_missing() => false,
+            // Without the right to list, S3 does not tell what is missing from what is forbidden.
+            Err(StoreError::Denied { .. }) => true,
             Err(error) => return Err(error),
         };
         let failed = |cause| place.error(&cause);
