@@ -181,6 +181,13 @@ impl World {
         }
     }
 
+    /// A change of membership is an entry like any other: a quorum of the voters so far takes it, with all before it.
+    fn agree(&mut self, id: ClusterId, cluster: &mut Cluster) {
+        let before = self.clusters.get(&id).into_iter().flat_map(Cluster::voters);
+        let voters: Vec<_> = before.filter(|voter| self.member_up(id, voter).is_some()).cloned().collect();
+        self.write(cluster, &voters.iter().collect::<Vec<_>>());
+    }
+
     fn store(&mut self, name: &Name, index: u64) {
         if let Some(Some(disk)) = self.disk_mut(name) {
             disk.index = disk.index.max(index);
@@ -210,6 +217,7 @@ impl World {
             self.law(!pending, || "a voter was added while another had not started".to_owned());
         }
         let new = MemberId(self.next_number());
+        self.agree(id, &mut cluster);
         cluster.members.push(member(new, name, learner));
         self.clusters.insert(id, cluster);
         Ok(new)
@@ -229,6 +237,7 @@ impl World {
             listed.name.clone(),
         );
         self.law(!armed, || format!("{name} got a vote while it could still start empty"));
+        self.agree(id, &mut cluster);
         self.clusters.insert(id, cluster);
         Ok(())
     }
@@ -238,6 +247,7 @@ impl World {
         if cluster.member(member).is_none() {
             return Err(Refused("member not found"));
         }
+        self.agree(id, &mut cluster);
         cluster.members.retain(|listed| listed.id != member);
         if cluster.leader == Some(member) {
             cluster.leader = None;
@@ -248,9 +258,12 @@ impl World {
 
     pub(super) fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
-        if cluster.leader != Some(from) || cluster.member(to).is_none_or(|heir| heir.learner) {
+        let heir = cluster.member(to).filter(|heir| !heir.learner && self.member_up(id, heir).is_some());
+        let Some(heir) = heir.filter(|_| cluster.leader == Some(from)) else {
             return Err(Refused("not leader"));
-        }
+        };
+        // The old leader waits until its heir has everything.
+        self.store(&heir.name.clone(), cluster.committed);
         cluster.leader = Some(to);
         cluster.term += 1;
         self.clusters.insert(id, cluster);

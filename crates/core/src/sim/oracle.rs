@@ -68,6 +68,8 @@ impl World {
         let outlives = |name| self.claims.get(name).is_some_and(|claim| !claim.deleting);
         let taken = match step {
             Step::DeletePod { name, .. } if !outlives(name) => name,
+            // A quorum agrees on a removal, and then holds all writes: only the last voter could take them along.
+            Step::RemoveMember { .. } if self.voter_names(id).len() > 1 => return,
             Step::RemoveMember { name, .. } | Step::DeleteClaim { name, .. } => name,
             _ => return,
         };
@@ -105,8 +107,8 @@ impl World {
             disk.is_some_and(|disk| disk.cluster == id && !disk.corrupt)
         };
         let voters = cluster.voters().count();
-        let unstarted_second =
-            voters == 2 && cluster.voters().any(|voter| !cluster.voted.contains(&voter.id));
+        let unstarted_second = voters == 2
+            && cluster.voters().any(|voter| !voter.started && !cluster.voted.contains(&voter.id));
         let able = cluster.voters().filter(|voter| with_data(&voter.name)).count();
         able + usize::from(unstarted_second) >= quorum(voters)
     }
