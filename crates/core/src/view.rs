@@ -69,6 +69,12 @@ impl Pod {
         self.phase == PodPhase::Pending && placed && self.waiting.is_none() && !self.deleting
     }
 
+    /// Its `--initial-cluster` names these, no more and no less.
+    pub(crate) fn knows(&self, members: &[Member]) -> bool {
+        let listed: BTreeSet<_> = members.iter().map(|member| &member.name).collect();
+        self.peers.iter().collect::<BTreeSet<_>>() == listed
+    }
+
     pub(crate) fn image_fails(&self) -> bool {
         self.waiting.as_deref().is_some_and(|reason| IMAGE_REASONS.contains(&reason))
     }
@@ -208,8 +214,7 @@ impl<'a> View<'a> {
 
     /// Its `--initial-cluster` is not the member list: without data etcd refuses to start, for ever.
     pub fn stale(&self, pod: &Pod) -> bool {
-        let listed: BTreeSet<_> = self.members().iter().map(|member| &member.name).collect();
-        pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
+        pod.armed && !pod.knows(self.members())
     }
 
     /// The list as `--initial-cluster` must name it.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use domain::Spec;
 use domain::sim::{Fault, Glitch, Intent, Memory, Round, World};
 
 /// How long a tick of the checker's clock is: as long as the rules' shortest patience, so that few ticks tell all.
@@ -80,15 +81,23 @@ impl Act {
                 world.strike(fault);
                 return Some(None);
             }
-            Self::Size(size) => world.spec.size = size,
-            Self::Version(version) => version.clone_into(&mut world.spec.version),
-            Self::Template(template) => template.clone_into(&mut world.spec.template),
-            Self::Pause => world.spec.paused = !world.spec.paused,
-        }
-        if matches!(self, Self::Size(_) | Self::Version(_) | Self::Template(_) | Self::Pause) {
-            return Some(None);
+            Self::Size(_) | Self::Version(_) | Self::Template(_) | Self::Pause => {
+                let before = world.spec.clone();
+                self.edit(&mut world.spec);
+                return (world.spec != before).then_some(None);
+            }
         }
         Some(Some(world.reconcile(&glitch, crash)))
+    }
+
+    fn edit(self, spec: &mut Spec) {
+        match self {
+            Self::Size(size) => spec.size = size,
+            Self::Version(version) => version.clone_into(&mut spec.version),
+            Self::Template(template) => template.clone_into(&mut spec.template),
+            Self::Pause => spec.paused = !spec.paused,
+            _ => {}
+        }
     }
 }
 
