@@ -7,7 +7,6 @@
 mod act;
 mod check;
 mod goal;
-pub mod mutants;
 pub mod questions;
 mod shared;
 mod story;

@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    pub(super) fn add_member(&mut self, name: &Name, learner: bool) -> Result<MemberId, Refused> {
+    pub fn add_member(&mut self, name: &Name, learner: bool) -> Result<MemberId, Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
         if cluster.members.iter().any(|member| member.name == *name) {
             return Err(Refused("peer URL already exists"));
@@ -223,12 +223,16 @@ impl World {
         Ok(new)
     }
 
-    pub(super) fn promote(&mut self, member: MemberId) -> Result<(), Refused> {
+    pub fn promote(&mut self, member: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
         let Some(listed) = cluster.members.iter_mut().find(|listed| listed.id == member) else {
             return Err(Refused("member not found"));
         };
-        if self.member_up(id, listed).is_none() {
+        if !listed.learner {
+            return Err(Refused("not a learner"));
+        }
+        // etcd goes by what it once sent: one that is down now gets its vote all the same.
+        if !listed.started {
             return Err(Refused("learner not ready"));
         }
         listed.learner = false;
@@ -242,10 +246,14 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn remove_member(&mut self, member: MemberId) -> Result<(), Refused> {
+    pub fn remove_member(&mut self, member: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
-        if cluster.member(member).is_none() {
-            return Err(Refused("member not found"));
+        let Some(listed) = cluster.member(member) else { return Err(Refused("member not found")) };
+        let (voters, up) = (cluster.voters().count(), self.up_voters(id));
+        // One that is down takes nothing from those that agree; one that is up may be needed.
+        let runs = self.member_up(id, listed).is_some();
+        if !listed.learner && (voters == 1 || runs && up - 1 < quorum(voters - 1)) {
+            return Err(Refused("unhealthy cluster"));
         }
         self.agree(id, &mut cluster);
         cluster.members.retain(|listed| listed.id != member);
@@ -256,7 +264,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Refused> {
+    pub fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
         let heir = cluster.member(to).filter(|heir| !heir.learner && self.member_up(id, heir).is_some());
         let Some(heir) = heir.filter(|_| cluster.leader == Some(from)) else {
