@@ -108,7 +108,6 @@ pub fn pass(world: &mut World) {
     world.tick();
 }
 
-
 impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

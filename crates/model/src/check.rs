@@ -64,7 +64,8 @@ impl Question {
             states: checker.unique_state_count(),
             depth: checker.max_depth(),
             took: started.elapsed(),
-            whole: at_most.is_none_or(|most| checker.state_count() < most),
+            // A violation ends the walk early.
+            whole: violation.is_none() && at_most.is_none_or(|most| checker.state_count() < most),
             violation,
         }
     }
@@ -130,7 +131,11 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { question, states, depth, took, whole, violation } = self;
         let extent = if *whole { "all of them" } else { "not all of them" };
-        write!(f, "{question}: {states} distinct states ({extent}), {depth} deep, {:.1} s", took.as_secs_f64())?;
+        write!(
+            f,
+            "{question}: {states} distinct states ({extent}), {depth} deep, {:.1} s",
+            took.as_secs_f64()
+        )?;
         match violation {
             Some(story) => write!(f, "\n{story}"),
             None => Ok(()),

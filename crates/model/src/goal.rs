@@ -124,7 +124,10 @@ fn help(world: &mut World, round: &Round) -> bool {
         let silent = world.pods.keys().find(|name| !up(name)).cloned();
         let Some(pod) = silent.as_ref().and_then(|name| world.pods.get_mut(name)) else { return false };
         pod.deleting = true;
-        silent.and_then(|name| world.claims.get_mut(&name)).into_iter().for_each(|claim| claim.deleting = true);
+        silent
+            .and_then(|name| world.claims.get_mut(&name))
+            .into_iter()
+            .for_each(|claim| claim.deleting = true);
         return true;
     }
     // Old binaries exit on data that the cluster took further: a person reads that in their log.

@@ -76,7 +76,11 @@ fn troubles_of(size: usize, storage: Storage) -> impl Iterator<Item = Act> {
         .into_iter()
         .flat_map(strikes)
         .chain((0..claims).map(Fault::DeleteClaim).map(Act::Strike))
-        .chain((0..NODES).flat_map(|n| [Fault::NodeDown(n), Fault::NodeUp(n), Fault::NodeGone(n)]).map(Act::Strike))
+        .chain(
+            (0..NODES)
+                .flat_map(|n| [Fault::NodeDown(n), Fault::NodeUp(n), Fault::NodeGone(n)])
+                .map(Act::Strike),
+        )
         .chain(operator)
         .chain((0..size).map(Act::Deaf))
 }

@@ -38,7 +38,9 @@ fn describe(world: &World) -> String {
         let process = match &pod.process {
             Process::Down => "down".to_owned(),
             Process::Waiting(reason) => reason.clone(),
-            Process::Up { version, speaks, paused } => format!("up on {version} speaks={speaks} paused={paused}"),
+            Process::Up { version, speaks, paused } => {
+                format!("up on {version} speaks={speaks} paused={paused}")
+            }
         };
         let arms = match &pod.arms {
             Arms::New { .. } => "armed to bootstrap",
@@ -64,7 +66,10 @@ fn describe(world: &World) -> String {
             format!("{} ({:?} {kind} started={})", member.name, member.id, member.started)
         });
         let members = members.collect::<Vec<_>>().join(", ");
-        lines.push(format!("  etcd {id}: {members}; leader {:?}, agreed on 3.{}", cluster.leader, cluster.agreed));
+        lines.push(format!(
+            "  etcd {id}: {members}; leader {:?}, agreed on 3.{}",
+            cluster.leader, cluster.agreed
+        ));
     }
     lines.push(format!("  nodes {:?}", world.nodes));
     lines.push(format!("  the operator remembers {:?}", world.memory));

@@ -12,6 +12,7 @@ use model::questions::{self, Bounds};
 fn every_mutant_applies() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let names: Vec<_> = questions::all(Bounds::Standard).into_iter().map(|question| question.name).collect();
+    let page = fs::read_to_string(here.join("../../docs/reliability.md")).unwrap();
     let mut count = 0;
     for entry in fs::read_dir(here.join("mutants")).unwrap() {
         let file = entry.unwrap().path();
@@ -20,6 +21,8 @@ fn every_mutant_applies() {
         assert!(!header("Breaks: ").is_empty() && !header("Whose: ").is_empty(), "{}", file.display());
         let question = header("Question: ");
         assert!(names.iter().any(|name| name == question), "{}: no question {question:?}", file.display());
+        let row = format!("| {} | {} |", file.file_stem().unwrap().display(), header("Breaks: "));
+        assert!(page.contains(&row), "docs/reliability.md has no row {row:?}");
         let tried = Command::new("patch")
             .args(["--dry-run", "--silent", "-p1", "-i"])
             .arg(&file)

@@ -105,7 +105,8 @@ impl World {
     }
 
     fn each_index(&mut self, id: ClusterId, visit: &mut dyn FnMut(&mut u64)) {
-        let pods = self.pods.values_mut().chain(self.cache.0.values_mut()).filter_map(|pod| pod.disk.as_mut());
+        let pods =
+            self.pods.values_mut().chain(self.cache.0.values_mut()).filter_map(|pod| pod.disk.as_mut());
         let claims = self.claims.values_mut().chain(self.cache.1.values_mut());
         for disk in pods.chain(claims.filter_map(|claim| claim.disk.as_mut())) {
             if disk.cluster == id {

@@ -115,8 +115,8 @@ impl World {
             disk.is_some_and(|disk| disk.cluster == id && !disk.corrupt)
         };
         let voters = cluster.voters().count();
-        let unstarted_second = voters == 2
-            && cluster.voters().any(|voter| !voter.started && !cluster.voted.contains(&voter.id));
+        let unstarted_second =
+            voters == 2 && cluster.voters().any(|voter| !voter.started && !cluster.voted.contains(&voter.id));
         let able = cluster.voters().filter(|voter| with_data(&voter.name)).count();
         able + usize::from(unstarted_second) >= quorum(voters)
     }

@@ -112,10 +112,14 @@ impl Both {
         }
         // A voter that is only added takes part in the count at once.
         if self.twins.len() < 6 {
-            open.extend([true, true, false].map(|learner| Change::Add { learner: learner || up < quorum(voters.len() + 1) }));
+            open.extend(
+                [true, true, false]
+                    .map(|learner| Change::Add { learner: learner || up < quorum(voters.len() + 1) }),
+            );
         }
-        // 3.4.15 promotes even a learner that never ran.
-        if self.runs(nth) || self.version.minor > 4 && up >= quorum(voters.len() + 1) {
+        // 3.4.15 promotes even a learner that never ran; and one that stopped is ready or not by how much it missed.
+        let never_ran = self.learner(nth) && !self.twins[nth].launched;
+        if self.runs(nth) || self.version.minor > 4 && never_ran {
             open.push(Change::Promote(nth));
         }
         let chosen = (0..open.len()).collect::<Vec<_>>();
@@ -142,7 +146,7 @@ impl Both {
             }
             Change::Stop(nth) | Change::Resume(nth) => {
                 let pod = world.pods.get_mut(&self.twins[nth].name).unwrap();
-                let Process::Up { paused, .. } = &mut pod.process else { panic!("{pod:?}") };
+                let Process::Up { paused, .. } = &mut pod.process else { panic!("it does not run") };
                 *paused = matches!(change, Change::Stop(_));
                 Ok(())
             }
@@ -174,7 +178,11 @@ impl Both {
                         spare.peer_url()
                     }
                 };
-                let added = self.agree(expected, async |member| member.add_member(vec![url.clone()], learner).await).await;
+                let added = self
+                    .agree(expected, async |member: &Member| {
+                        member.add_member(vec![url.clone()], learner).await
+                    })
+                    .await;
                 if let Some(added) = added {
                     self.twins.last_mut().unwrap().real = added.id;
                 }
@@ -198,11 +206,11 @@ impl Both {
             }
             Change::Promote(nth) => {
                 let id = self.twins[nth].real;
-                self.agree(expected, async |member| member.promote(id).await).await;
+                self.agree(expected, async |member: &Member| member.promote(id).await).await;
             }
             Change::Remove(nth) => {
                 let id = self.twins[nth].real;
-                self.agree(expected, async |member| member.remove_member(id).await).await;
+                self.agree(expected, async |member: &Member| member.remove_member(id).await).await;
                 if expected.is_ok() {
                     let gone = self.twins.remove(nth);
                     self.world.pods.remove(&gone.name);
@@ -210,7 +218,7 @@ impl Both {
             }
             Change::MoveLeader(nth) => {
                 let id = self.twins[nth].real;
-                self.agree(expected, async |member| member.move_leader(id).await).await;
+                self.agree(expected, async |member: &Member| member.move_leader(id).await).await;
             }
         }
     }
