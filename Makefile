@@ -53,7 +53,12 @@ deny:
 
 .PHONY: generate
 generate: ## Write CRDs and manifests anew from the types
-	cargo run -q -p api --example crds
+	cargo run -q -p api --example crds -- .
+	cargo run -q -p nginx-operator --example files -- .
+
+.PHONY: bundle
+bundle: generate ## Write the bundles and catalogs of both operators for the Operator Lifecycle Manager anew
+	cargo run -q -p bundle -- .
 
 .PHONY: lab
 lab:
@@ -74,6 +79,10 @@ lab-kubeconfig: lab ## Print where a lab's kubeconfig is (NAME=lab)
 .PHONY: lab-aws-dir
 lab-aws-dir: lab ## Print the folder with AWS files for a lab's S3 server (NAME=lab)
 	@$(LAB) aws-dir --name $(NAME)
+
+.PHONY: fuzz
+fuzz: ## Fuzz the reader of snapshots (SECONDS=600)
+	hack/fuzz.sh $(SECONDS)
 
 .PHONY: bench
 bench: ## Measure the operator beside bare pods, against its budgets (BENCH=--quick for a short look; root)

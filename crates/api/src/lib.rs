@@ -11,7 +11,10 @@ pub mod names;
 pub mod nginx;
 pub mod v1beta2;
 
-pub use v1beta2::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
+pub use v1beta2::{
+    EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, EtcdCluster, EtcdClusterSpec, EtcdClusterStatus,
+    EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus,
+};
 
 /// API group of the etcd resources, as coreos named it; also the prefix of our own labels and annotations.
 pub const GROUP: &str = "etcd.database.coreos.com";

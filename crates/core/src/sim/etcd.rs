@@ -19,6 +19,23 @@ pub struct Cluster {
     pub term: u64,
     /// The minor that the cluster agreed on: older binaries refuse to start.
     pub agreed: u64,
+    /// It is or was the recorded one: clients may have been promised something on it.
+    pub promised: bool,
+}
+
+impl Cluster {
+    /// A cluster of one member, on what it holds already.
+    pub(super) fn of_one(seed: Member, committed: u64) -> Self {
+        Self {
+            members: vec![seed],
+            voted: BTreeSet::new(),
+            committed,
+            leader: None,
+            term: 1,
+            agreed: 0,
+            promised: false,
+        }
+    }
 }
 
 /// What a starting process does.
@@ -56,17 +73,11 @@ impl World {
         let (id, member_id) = (ClusterId(token), MemberId(token));
         let first = !self.clusters.contains_key(&id) || !self.client_service;
         self.law(first, || format!("{name} bootstrapped a second time"));
-        let foreign = self.recorded.cluster.is_some_and(|recorded| recorded != id);
+        // The seed of before a restore, which a rival makes too late, never serves and is cleared away.
+        let ours = self.recorded.seed.as_ref() == Some(name);
+        let foreign = ours && self.recorded.cluster.is_some_and(|recorded| recorded != id);
         self.law(!foreign, || format!("{name} bootstrapped a second cluster"));
-        let cluster = Cluster {
-            members: vec![member(member_id, name, false)],
-            voted: BTreeSet::new(),
-            committed: 0,
-            leader: None,
-            term: 1,
-            agreed: 0,
-        };
-        self.clusters.insert(id, cluster);
+        self.clusters.insert(id, Cluster::of_one(member(member_id, name, false), 0));
         Voice::Runs(Disk { cluster: id, member: member_id, index: 0, corrupt: false })
     }
 

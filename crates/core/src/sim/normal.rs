@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::operator::Intent;
 use super::world::{Arms, Memory, SimClaim, SimPod, World};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
-use crate::observation::{Member, Recorded};
+use crate::observation::{Member, Recorded, Restore};
 use crate::step::Step;
 use crate::time::Moment;
 
@@ -20,12 +20,18 @@ const COMMITTED: u64 = 100;
 /// A lag of one may be caught up with, more may not; beyond that only the order counts.
 const LAG: u64 = 2;
 
+/// More failures of a pod than any rule counts to are alike.
+const FAILURES: u32 = 5;
+
 type Numbers<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 impl World {
     /// Brings this world, and what a rival intends in it, into normal form.
     pub fn normalise(&mut self, rival: Option<&mut Intent>) {
         self.writes = 0;
+        for pod in self.pods.values_mut().chain(self.cache.0.values_mut()) {
+            pod.failures = pod.failures.min(FAILURES);
+        }
         self.forget();
         self.settle_time();
         self.settle_indices();
@@ -39,7 +45,7 @@ impl World {
         let disks = disks.chain(self.claims.values().filter_map(|claim| claim.disk.as_ref()));
         let mut held: BTreeSet<_> = disks.map(|disk| disk.cluster).chain(self.recorded.cluster).collect();
         for pod in self.pods.values() {
-            if let Arms::New { token } = pod.arms {
+            if let Arms::New { token } | Arms::Restored { token, .. } = pod.arms {
                 held.insert(ClusterId(token));
             }
         }
@@ -187,10 +193,9 @@ impl World {
                 cluster.leader.iter_mut().for_each(|id| id.0 = with(id.0));
             },
         );
-        let Memory { heard, leaderless_since: _, nodes, just_added, hash_checks } = &mut self.memory;
+        let Memory { heard, leaderless_since: _, nodes, hash_checks } = &mut self.memory;
         rekey(heard, with, name_number, |_, _| {});
         rekey(nodes, with, name_number, |_, _| {});
-        *just_added = std::mem::take(just_added).into_iter().map(|id| MemberId(with(id.0))).collect();
         hash_checks.iter_mut().for_each(|check| name_number(&mut check.member, with));
         for check in &mut self.image_checks {
             uid_number(&mut check.uid, with);
@@ -221,6 +226,7 @@ impl Intent {
         let seen = &mut self.seen;
         (seen.live, seen.headless_service, seen.client_service) = (false, false, false);
         (seen.budget, seen.agreed) = (None, None);
+        seen.seed = None;
         seen.claims.clear();
         seen.hearsay.clear();
         seen.members = crate::Read::Unknown(String::new());
@@ -230,7 +236,6 @@ impl Intent {
         seen.heard.clear();
         seen.leaderless_since = None;
         seen.last_nodes.clear();
-        seen.just_added.clear();
         seen.fresh_names.clear();
         let steps = plan.actions.iter().map(|action| &action.step);
         let touched: Vec<_> = steps
@@ -244,6 +249,7 @@ impl Intent {
             pod.node = None;
             pod.peers.clear();
             pod.waiting = None;
+            pod.failing = None;
             pod.claim = None;
             (pod.created, pod.changed) = (NOW, NOW);
         }
@@ -265,6 +271,13 @@ impl Intent {
 fn renumber_recorded(recorded: &mut Recorded, with: Numbers) {
     recorded.seed.iter_mut().chain(&mut recorded.voters).for_each(|name| name_number(name, with));
     recorded.cluster.iter_mut().for_each(|id| id.0 = with(id.0));
+    recorded.restore.iter_mut().for_each(|restore| renumber_restore(restore, with));
+}
+
+/// Requests are the user's, and keep their UIDs.
+fn renumber_restore(restore: &mut Restore, with: Numbers) {
+    name_number(&mut restore.seed, with);
+    restore.replaced.iter_mut().for_each(|name| name_number(name, with));
 }
 
 fn renumber_pod(pod: &mut SimPod, with: Numbers) {
@@ -272,7 +285,7 @@ fn renumber_pod(pod: &mut SimPod, with: Numbers) {
     pod.claim.iter_mut().for_each(|uid| uid_number(uid, with));
     pod.disk.iter_mut().for_each(|disk| renumber_disk(disk, with));
     match &mut pod.arms {
-        Arms::New { token } => *token = with(*token),
+        Arms::New { token } | Arms::Restored { token, .. } => *token = with(*token),
         Arms::Existing { peers } => {
             *peers = std::mem::take(peers)
                 .into_iter()
@@ -313,17 +326,26 @@ fn renumber_step(step: &mut Step, with: Numbers) {
         | Step::SetBudget { .. }
         | Step::CheckImage { .. } => {}
         Step::RecordCluster { id } => id.0 = with(id.0),
-        Step::RecordSeed { name } | Step::CreateSeed { name, .. } | Step::AddMember { name, .. } => {
+        Step::RecordSeed { name }
+        | Step::CreateSeed { name, .. }
+        | Step::CreateRestoredSeed { name, .. }
+        | Step::AddMember { name, .. } => {
             name_number(name, with);
         }
-        Step::CreateMember { id, name, peers, .. } => {
+        Step::RecordRestore { restore } => renumber_restore(restore, with),
+        Step::SwapCluster { id, restore, .. } => {
             id.0 = with(id.0);
+            renumber_restore(restore, with);
+        }
+        Step::CreateMember { name, peers, joining, .. } => {
             name_number(name, with);
             // The world goes by names.
             peers.iter_mut().for_each(|peer| name_number(&mut peer.name, with));
+            joining.iter_mut().for_each(|name| name_number(name, with));
         }
         Step::ResumeMember { name, claim: uid, .. }
         | Step::MarkPod { name, uid, .. }
+        | Step::StopServing { name, uid }
         | Step::PatchImage { name, uid, .. }
         | Step::DeletePod { name, uid }
         | Step::DeleteClaim { name, uid } => {

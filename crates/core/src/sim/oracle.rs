@@ -3,7 +3,7 @@
 use super::world::World;
 use crate::ids::{ClusterId, Name};
 use crate::observation::{Observation, Read};
-use crate::plan::Plan;
+use crate::plan::{Plan, Rule};
 use crate::quorum::quorum;
 use crate::step::Step;
 
@@ -30,7 +30,11 @@ impl World {
             let idle = touched.is_none_or(|pod| !pod.running());
             let deletes_claim = matches!(step, Step::DeleteClaim { .. });
             let early = seen.recorded.cluster.is_none();
-            self.law(!blind || early || (idle && !deletes_claim), || format!("{step:?} on an unknown list"));
+            // A restore has laws of its own.
+            let restores = plan.rule == Rule::Restore;
+            self.law(!blind || early || restores || (idle && !deletes_claim), || {
+                format!("{step:?} on an unknown list")
+            });
             let seeds = matches!(step, Step::CreateSeed { .. } | Step::RecordSeed { .. });
             self.law(early || !seeds, || format!("{step:?} with an ID recorded"));
         }
@@ -40,6 +44,7 @@ impl World {
     pub(super) fn judge_step(&mut self, step: &Step) {
         self.judge_quorum(step);
         self.judge_data(step);
+        self.judge_service(step);
     }
 
     /// No voluntary step below quorum; one or two members cannot do without.
@@ -71,6 +76,7 @@ impl World {
 
     /// The last copy of the data stays, and so does the claim of every member.
     pub(super) fn judge_data(&mut self, step: &Step) {
+        self.judge_restore(step);
         let Some(id) = self.recorded.cluster else { return };
         let copies = self.whole_copies(id);
         let outlives = |name| self.claims.get(name).is_some_and(|claim| !claim.deleting);

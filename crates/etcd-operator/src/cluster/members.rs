@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::names::{CLIENT_PORT, Zone};
-use domain::{Alarm, ClusterId, Member, MemberId, Name, Read, Status, Uid};
+use domain::{Alarm, ClusterId, Member, MemberId, Name, Read, Seed, Status, Uid};
 use etcd::{Expect, Listed};
 use futures::StreamExt;
 use futures::future::join_all;
@@ -79,6 +79,13 @@ pub async fn ask(
         (name, status.map_or_else(Read::Unknown, Read::Known))
     });
     Answers { statuses: statuses.collect(), members, hearsay, alarms }
+}
+
+/// What a member says of itself and of its cluster, whichever that is.
+pub async fn ask_seed(link: &etcd::Member, zone: &Zone, quota: Option<u64>) -> Option<Seed> {
+    let link = link.expecting(Expect::default()).with_deadline(DEADLINE);
+    let (status, list) = tokio::join!(link.status(), link.members());
+    Some(Seed { status: converted(status.ok()?, quota), members: named(list.ok()?, zone) })
 }
 
 /// The member list as a quorum knows it, and the first member that can prove it.

@@ -3,9 +3,12 @@
 //! Each writer puts a new key, reads it back, and moves a key of its own on by compare-and-swap, at a steady
 //! rate. A request is tried on one endpoint after the other until its patience ends; only then it has failed.
 
+mod crowd;
+pub mod history;
 mod report;
 mod writer;
 
+pub use crowd::{Crowd, Seen};
 pub use report::{Failure, Latencies, Report, Unverified};
 
 use std::time::Duration;

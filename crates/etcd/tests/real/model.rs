@@ -305,6 +305,7 @@ fn joining(version: Version, peers: BTreeSet<Name>) -> SimPod {
         disk: None,
         deleting: false,
         failed: false,
+        failures: 0,
         created: Moment(0),
         changed: Moment(0),
         process: Process::Down,

@@ -4,7 +4,7 @@ use super::SOON;
 use super::cluster::Cluster;
 use etcd::kv::under;
 use etcd::process::eventually;
-use etcd::traffic::{Config, Traffic};
+use etcd::traffic::{Config, Crowd, Traffic};
 use lab::programs::EtcdVersion::{self, V3_1_10, V3_5_35, V3_6_16};
 use rstest::rstest;
 use std::time::Duration;
@@ -33,6 +33,7 @@ pub async fn until_keys_grow(cluster: &Cluster, index: usize) {
 async fn no_request_fails_while_members_restart(#[case] version: EtcdVersion, #[case] killed: bool) {
     let mut cluster = Cluster::start(version, 3).await;
     let traffic = Traffic::start(cluster.endpoints(), Config::default());
+    let crowd = Crowd::start(cluster.endpoints());
     for index in 0..3 {
         until_keys_grow(&cluster, index).await;
         let place = &mut cluster.places[index];
@@ -46,6 +47,10 @@ async fn no_request_fails_while_members_restart(#[case] version: EtcdVersion, #[
         cluster.restart(index);
         cluster.places[index].healthy(SOON).await.unwrap();
     }
+    let seen = crowd.finish().await;
+    println!("{version}: {seen:?}");
+    assert_eq!(seen.violations, Vec::<String>::new());
+    assert!(seen.answered > 50 && seen.watched > 20 && seen.leases_renewed > 0, "{seen:?}");
     let report = traffic.finish().await;
     println!("{version}: {report}");
     assert!(report.failures.is_empty() && report.violations.is_empty(), "{report}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use etcd::traffic::{Config, Report, Traffic};
+use etcd::traffic::{Config, Crowd, Report, Seen, Traffic};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use tokio::task::JoinHandle;
@@ -13,40 +13,85 @@ use super::{Cluster, Outcome};
 /// As often as clients learn of a change in a Service.
 const FOLLOW: Duration = Duration::from_millis(250);
 
-/// Traffic on a cluster, whose clients know the members by its pods.
+/// Whoever has to know the members.
+trait Clients: Send + Sync + 'static {
+    fn set_endpoints(&self, endpoints: Vec<String>);
+}
+
+impl Clients for Traffic {
+    fn set_endpoints(&self, endpoints: Vec<String>) {
+        self.set_endpoints(endpoints);
+    }
+}
+
+impl Clients for Crowd {
+    fn set_endpoints(&self, endpoints: Vec<String>) {
+        self.set_endpoints(endpoints);
+    }
+}
+
+/// Clients that know the members of a cluster by its pods.
+struct Following<C> {
+    clients: Arc<C>,
+    follower: JoinHandle<()>,
+}
+
+impl<C: Clients> Following<C> {
+    fn new(cluster: &Cluster<'_>, clients: C) -> Self {
+        let clients = Arc::new(clients);
+        let selector = format!("etcd_cluster={},app=etcd", cluster.name);
+        let follower = tokio::spawn(follow(cluster.pods_api(), selector, Arc::downgrade(&clients)));
+        Self { clients, follower }
+    }
+
+    async fn end(self) -> Outcome<C> {
+        self.follower.abort();
+        // It was told to end: how it did is no news.
+        let _ = self.follower.await;
+        Arc::into_inner(self.clients).ok_or_else(|| "somebody still follows the pods".into())
+    }
+}
+
+/// Traffic on a cluster.
 pub struct Load<'a> {
     cluster: &'a Cluster<'a>,
-    traffic: Arc<Traffic>,
-    follower: JoinHandle<()>,
+    traffic: Following<Traffic>,
+}
+
+/// A crowd on a cluster.
+pub struct CrowdLoad(Following<Crowd>);
+
+impl CrowdLoad {
+    pub async fn end(self) -> Outcome<Seen> {
+        Ok(self.0.end().await?.finish().await)
+    }
 }
 
 impl<'a> Cluster<'a> {
     /// Clients on all members, from now on. Endpoints follow the pods while they run.
     pub async fn traffic(&'a self) -> Outcome<Load<'a>> {
-        let limit = Duration::from_mins(20);
+        let limit = Duration::from_mins(90);
         let traffic = Traffic::start(self.endpoints().await?, Config { limit, ..Config::default() });
-        let traffic = Arc::new(traffic);
-        let selector = format!("etcd_cluster={},app=etcd", self.name);
-        let follower = tokio::spawn(follow(self.pods_api(), selector, Arc::downgrade(&traffic)));
-        Ok(Load { cluster: self, traffic, follower })
+        Ok(Load { cluster: self, traffic: Following::new(self, traffic) })
+    }
+
+    /// Clients that contend for a few keys, from now on.
+    pub async fn crowd(&self) -> Outcome<CrowdLoad> {
+        Ok(CrowdLoad(Following::new(self, Crowd::start(self.endpoints().await?))))
     }
 }
 
 impl Load<'_> {
     /// Tells the clients at once which members there are now; they would learn it a moment later.
     pub async fn follow(&self) -> Outcome {
-        self.traffic.set_endpoints(self.cluster.endpoints().await?);
+        self.traffic.clients.set_endpoints(self.cluster.endpoints().await?);
         Ok(())
     }
 
     /// Ends the traffic: no acknowledged write may be missing and no answer stale. Prints the longest pause.
     pub async fn end(self) -> Outcome<Report> {
         self.follow().await?;
-        self.follower.abort();
-        // It was told to end: how it did is no news.
-        let _ = self.follower.await;
-        let traffic = Arc::into_inner(self.traffic).ok_or("somebody still follows the pods")?;
-        let report = traffic.finish().await;
+        let report = self.traffic.end().await?.finish().await;
         println!(
             "{}/{}: {} answers, {} writes, {} failed, longest pause {:.2} s",
             self.cluster.test.name,
@@ -67,15 +112,15 @@ impl Load<'_> {
     }
 }
 
-/// Until the traffic ends.
-async fn follow(pods: Api<Pod>, selector: String, traffic: Weak<Traffic>) {
+/// Until the clients end.
+async fn follow(pods: Api<Pod>, selector: String, clients: Weak<impl Clients>) {
     let ours = ListParams::default().labels(&selector);
-    while let Some(traffic) = traffic.upgrade() {
+    while let Some(clients) = clients.upgrade() {
         // While the API server cannot say, clients go on with the members they know.
         if let Ok(list) = pods.list(&ours).await {
-            traffic.set_endpoints(addresses(&list.items));
+            clients.set_endpoints(addresses(&list.items));
         }
-        drop(traffic);
+        drop(clients);
         tokio::time::sleep(FOLLOW).await;
     }
 }

@@ -10,7 +10,7 @@ mod victim;
 pub use cluster::Cluster;
 pub use load::Load;
 pub use operator::Operator;
-pub use victim::{Victim, Who, client_address};
+pub use victim::{Knocks, Victim, Who, client_address};
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,236 @@
+//! Uploads in parts: never visible before they are whole, and never left lying about.
+//!
+//! A note beside the object, written before the first part, names the upload. Whoever finds it later, because the
+//! process that wrote it died, can end the upload and remove what it left.
+
+use crate::{Place, StoreError, manifest};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use prost::bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// What the note's name adds to that of its object.
+const SUFFIX: &str = ".uploading.json";
+/// The smallest that S3 takes, which allows for 50 GB in its 10,000 parts.
+const PART: usize = 5 << 20;
+/// Parts on their way while the next one fills.
+const IN_FLIGHT: usize = 2;
+
+/// What must be known to end an upload after its process died.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    /// Folders have none: their parts go into a file beside the object.
+    upload: Option<String>,
+    owner_uid: String,
+    started: Timestamp,
+    /// There was an object of this name before, which the end of this upload replaces.
+    replaces: bool,
+}
+
+pub(crate) struct Upload {
+    place: Place,
+    note: Place,
+    way: Way,
+    next: usize,
+    part: Vec<Bytes>,
+    filled: usize,
+    flying: JoinSet<Result<Option<(usize, PartId)>, object_store::Error>>,
+    done: Vec<(usize, PartId)>,
+}
+
+/// How parts get there.
+enum Way {
+    Cloud { store: Arc<dyn MultipartStore>, id: String },
+    Folder(Box<dyn MultipartUpload>),
+}
+
+impl Upload {
+    pub(crate) async fn begin(place: &Place, owner_uid: &str) -> Result<Self, StoreError> {
+        let replaces = match place.size().await {
+            Ok(_) => true,
+            Err(error) if error.is_missing() => false,
+            Err(error) => return Err(error),
+        };
+        let failed = |cause| place.error(&cause);
+        let way = match place.parts() {
+            Some(store) => {
+                let id = store.create_multipart(place.location()).await.map_err(failed)?;
+                Way::Cloud { store: store.clone(), id }
+            }
+            None => Way::Folder(place.store().put_multipart(place.location()).await.map_err(failed)?),
+        };
+        let upload = match &way {
+            Way::Cloud { id, .. } => Some(id.clone()),
+            Way::Folder(_) => None,
+        };
+        let note = Note { upload, owner_uid: owner_uid.to_owned(), started: Timestamp::now(), replaces };
+        let mut this = Self {
+            place: place.clone(),
+            note: place.followed_by(SUFFIX)?,
+            way,
+            next: 0,
+            part: Vec::new(),
+            filled: 0,
+            flying: JoinSet::new(),
+            done: Vec::new(),
+        };
+        let text = serde_json::to_vec(&note)
+            .map_err(|error| StoreError::Other { place: place.to_string(), why: error.to_string() })?;
+        if let Err(error) = this.note.put(text).await {
+            this.abort().await?;
+            return Err(error);
+        }
+        Ok(this)
+    }
+
+    /// Takes the next bytes, and waits while enough parts are on their way.
+    pub(crate) async fn write(&mut self, mut piece: Bytes) -> Result<(), StoreError> {
+        while self.filled + piece.len() >= PART {
+            self.part.push(piece.split_to(PART - self.filled));
+            self.filled = PART;
+            self.send().await?;
+        }
+        self.filled += piece.len();
+        if !piece.is_empty() {
+            self.part.push(piece);
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<(), StoreError> {
+        while self.flying.len() >= IN_FLIGHT {
+            self.land().await?;
+        }
+        let payload = PutPayload::from_iter(std::mem::take(&mut self.part));
+        self.filled = 0;
+        let index = self.next;
+        self.next += 1;
+        let flight: BoxFuture<'static, _> = match &mut self.way {
+            Way::Cloud { store, id } => {
+                let (store, id, path) = (store.clone(), id.clone(), self.place.location().clone());
+                Box::pin(async move {
+                    let part = store.put_part(&path, &id, index, payload).await?;
+                    Ok(Some((index, part)))
+                })
+            }
+            Way::Folder(file) => {
+                let written = file.put_part(payload);
+                Box::pin(async move { written.await.map(|()| None) })
+            }
+        };
+        self.flying.spawn(flight);
+        Ok(())
+    }
+
+    async fn land(&mut self) -> Result<(), StoreError> {
+        match self.flying.join_next().await {
+            Some(Ok(Ok(part))) => self.done.extend(part),
+            Some(Ok(Err(cause))) => return Err(self.place.error(&cause)),
+            Some(Err(panic)) => return Err(self.broken(panic.to_string())),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn broken(&self, why: String) -> StoreError {
+        StoreError::Other { place: self.place.to_string(), why }
+    }
+
+    /// Makes the object visible. The note stays until the backup counts.
+    pub(crate) async fn complete(&mut self) -> Result<(), StoreError> {
+        if self.filled > 0 || self.next == 0 {
+            self.send().await?;
+        }
+        while !self.flying.is_empty() {
+            self.land().await?;
+        }
+        self.done.sort_by_key(|(index, _)| *index);
+        let parts = std::mem::take(&mut self.done).into_iter().map(|(_, part)| part).collect();
+        let completed = match &mut self.way {
+            Way::Cloud { store, id } => store.complete_multipart(self.place.location(), id, parts).await,
+            Way::Folder(file) => file.complete().await,
+        };
+        completed.map_err(|cause| self.place.error(&cause))?;
+        Ok(())
+    }
+
+    /// Ends an upload that shall not become an object.
+    pub(crate) async fn abort(&mut self) -> Result<(), StoreError> {
+        self.flying.shutdown().await;
+        let aborted = match &mut self.way {
+            Way::Cloud { store, id } => store.abort_multipart(self.place.location(), id).await,
+            Way::Folder(file) => file.abort().await,
+        };
+        aborted.map_err(|cause| self.place.error(&cause))?;
+        self.forget().await
+    }
+
+    /// The backup counts, or is gone: nobody need clean up after it.
+    pub(crate) async fn forget(&mut self) -> Result<(), StoreError> {
+        self.note.delete().await
+    }
+}
+
+/// Ends uploads of this owner, under names that begin with that of `prefix`, whose process died; gives their number.
+/// Only its owner's next run may call this: an upload under way looks the same.
+pub async fn sweep(prefix: &Place, owner_uid: &str) -> Result<usize, StoreError> {
+    let mut swept = 0;
+    for place in prefix.siblings().await? {
+        let Some(object) = place.path().strip_suffix(SUFFIX) else { continue };
+        let object = place.at(object)?;
+        let Some(bytes) = place.get().await? else { continue };
+        let Ok(note) = serde_json::from_slice::<Note>(&bytes) else {
+            tracing::warn!(%place, "is no note of an upload: passed over");
+            continue;
+        };
+        if note.owner_uid != owner_uid {
+            continue;
+        }
+        clean_up(&object, &note).await?;
+        place.delete().await?;
+        swept += 1;
+    }
+    Ok(swept)
+}
+
+async fn clean_up(object: &Place, note: &Note) -> Result<(), StoreError> {
+    if let (Some(id), Some(store)) = (&note.upload, object.parts()) {
+        match store.abort_multipart(object.location(), id).await.map_err(|cause| object.error(&cause)) {
+            // It was completed or aborted before its process died.
+            Err(StoreError::NoObject { .. }) | Ok(()) => {}
+            Err(StoreError::Other { why, .. }) if why.contains("NoSuchUpload") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(file) = object.on_disk() {
+        remove_staged(&file).await.map_err(|source| StoreError::Folder { path: file, source })?;
+    }
+    // Whole, and never verified. One that replaced another stays: it may be that other.
+    if !note.replaces && manifest::beside(object)?.get().await?.is_none() {
+        object.delete().await?;
+    }
+    Ok(())
+}
+
+/// Parts are gathered in `name#1` beside `name`.
+async fn remove_staged(file: &std::path::Path) -> std::io::Result<()> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
+        return Ok(());
+    };
+    let mut entries = tokio::fs::read_dir(folder).await?;
+    while let Some(entry) = entries.next_entry().await? {
+        let staged = entry.file_name().to_str().and_then(|other| {
+            let number = other.strip_prefix(name)?.strip_prefix('#')?;
+            number.parse::<u32>().ok()
+        });
+        if staged.is_some() {
+            tokio::fs::remove_file(entry.path()).await?;
+        }
+    }
+    Ok(())
+}
