@@ -44,6 +44,7 @@ fn describe(world: &World) -> String {
         };
         let arms = match &pod.arms {
             Arms::New { .. } => "armed to bootstrap",
+            Arms::Restored { .. } => "armed to restore",
             Arms::Existing { .. } => "armed to join",
             Arms::Disarmed => "disarmed",
         };
