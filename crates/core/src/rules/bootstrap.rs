@@ -94,7 +94,8 @@ fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
     Decision::wait(format!("seed {seed} is starting"))
 }
 
-/// The seed answers as the one member of its cluster: record, disarm, and only then let clients in.
+/// The seed answers as the one member of its cluster: disarm, record, and only then let clients in. The UID that is tested
+/// first keeps an operator that saw an earlier seed from recording a cluster that is no more.
 fn begin(view: &View, pod: &Pod) -> Option<Decision> {
     let status = view.status(&pod.name).filter(|status| status.leader.is_some())?;
     let [member] = view.members() else { return None };
@@ -102,8 +103,8 @@ fn begin(view: &View, pod: &Pod) -> Option<Decision> {
         return None;
     }
     let mut actions = vec![
-        Step::RecordCluster { id: status.cluster },
         Step::MarkPod { name: pod.name.clone(), uid: pod.uid.clone(), disarm: pod.armed, serve: true },
+        Step::RecordCluster { id: status.cluster },
     ];
     if !view.seen.client_service {
         actions.push(Step::EnsureClientService);
@@ -216,7 +217,7 @@ mod tests {
     #[case::going(starting, |s: &mut Scene| s.pod("a").deleting = true, "wait")]
     #[case::version_corrected(starting, |s: &mut Scene| s.want("3.5.17"), "delete pod a")]
     #[case::template_corrected(starting, |s: &mut Scene| s.spec.template = "t1".into(), "delete pod a")]
-    #[case::healthy(started, |_: &mut Scene| {}, "record cluster 1, mark a disarm serve, client")]
+    #[case::healthy(started, |_: &mut Scene| {}, "mark a disarm serve, record cluster 1, client")]
     #[case::no_leader_yet(started, |s: &mut Scene| s.status("a").leader = None, "wait")]
     #[case::another_pod_answers_at_its_address(started, |s: &mut Scene| s.status("a").member = MemberId(9), "wait")]
     #[case::a_list_of_others(started, |s: &mut Scene| s.member("a").name = "q".into(), "wait")]
