@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use domain::sim::{Intent, World};
+use domain::sim::World;
 use stateright::{Checker as _, HasDiscoveries, Model, Path, Property};
 
 use crate::act::Act;
@@ -100,7 +100,7 @@ impl Model for Checked {
 
     fn next_state(&self, state: &State, act: Act) -> Option<State> {
         let mut world = state.world();
-        let mut rival = state.rival.as_deref().map(Intent::clone);
+        let mut rival = state.rival.as_deref().cloned();
         act.happen(&mut world, &mut rival)?;
         let troubles = state.troubles - u8::from(act.is_trouble());
         // A cache that cannot be stale any more is never read before it is filled anew.

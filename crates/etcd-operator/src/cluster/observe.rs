@@ -92,19 +92,7 @@ pub async fn observe(
         statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
     let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
 
-    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
-    for target in &targets {
-        memory.addressed.entry(target.uid.clone()).or_insert(now);
-    }
-    let mut pods: Vec<Pod> = member_pods
-        .iter()
-        .map(|pod| {
-            let uid = Uid::from(pod.uid().unwrap_or_default());
-            let addressed = memory.addressed.get(&uid).copied();
-            Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
-        })
-        .collect();
-    memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+    let mut pods = described(&member_pods, &targets, memory, now);
 
     let listed = members.known().unwrap_or(&hearsay);
     let known: BTreeSet<Name> =
@@ -173,6 +161,22 @@ pub async fn observe(
     let restored =
         seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
     Ok(Seen { observation, links, zone, resource_versions, restored })
+}
+
+/// The member pods as the planner sees them, and since when each has had an address and the image it has.
+fn described(found: &[&Arc<v1::Pod>], targets: &[Target], memory: &mut Memory, now: Moment) -> Vec<Pod> {
+    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
+    for target in targets {
+        memory.addressed.entry(target.uid.clone()).or_insert(now);
+    }
+    let described = found.iter().map(|pod| {
+        let uid = Uid::from(pod.uid().unwrap_or_default());
+        let addressed = memory.addressed.get(&uid).copied();
+        Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
+    });
+    let pods: Vec<Pod> = described.collect();
+    memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+    pods
 }
 
 type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);
