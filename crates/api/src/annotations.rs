@@ -1,4 +1,4 @@
-//! Annotations of the pods that we make.
+//! Annotations of the pods that we make, and the one that a restore puts on an `EtcdCluster`.
 
 /// Version of etcd that the pod was last set to run, without a leading `v`.
 pub const VERSION: &str = "etcd.version";
@@ -10,6 +10,12 @@ pub const INITIAL_CLUSTER: &str = "etcd.database.coreos.com/initial-cluster";
 pub const TEMPLATE_HASH: &str = "etcd.database.coreos.com/template-hash";
 /// UID of the claim that holds the member's data: a claim of the same name and another UID is not that data.
 pub const VOLUME_UID: &str = "etcd.database.coreos.com/volume-uid";
+/// Whether the member has started once. The init containers of a restored seed read it anew at every start: a pod that
+/// starts over on a member's data must not put the backup in its place.
+pub const STARTED: &str = "etcd.database.coreos.com/started";
+
+/// On an `EtcdCluster`: the [`RestoreRequest`](crate::v1beta2::RestoreRequest), as JSON. It stays when it was served.
+pub const RESTORE: &str = "etcd.database.coreos.com/restore";
 
 /// [`INITIAL_CLUSTER_STATE`] of the seed of a new cluster.
 pub const STATE_NEW: &str = "new";

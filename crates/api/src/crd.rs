@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::EtcdCluster;
+use crate::{EtcdBackup, EtcdCluster, EtcdRestore};
 
 /// What Kubernetes takes for a quantity; the types alone would let `resources.requests.cpu: much` pass.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
@@ -14,10 +14,20 @@ pub fn etcd_cluster_crd() -> CustomResourceDefinition {
     finished(EtcdCluster::crd())
 }
 
+pub fn etcd_backup_crd() -> CustomResourceDefinition {
+    finished(EtcdBackup::crd())
+}
+
+pub fn etcd_restore_crd() -> CustomResourceDefinition {
+    finished(EtcdRestore::crd())
+}
+
 /// The files of this repository that are made from the types, with the path of each.
-pub fn files() -> [(&'static str, CustomResourceDefinition); 2] {
+pub fn files() -> [(&'static str, CustomResourceDefinition); 4] {
     [
         ("deploy/crds/etcdclusters.yaml", etcd_cluster_crd()),
+        ("deploy/crds/etcdbackups.yaml", etcd_backup_crd()),
+        ("deploy/crds/etcdrestores.yaml", etcd_restore_crd()),
         ("example/ch03/etcd-operator-crd.yaml", etcd_cluster_crd()),
     ]
 }

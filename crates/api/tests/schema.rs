@@ -1,12 +1,18 @@
 //! The schema of the CRD: every field of coreos, structural, strict, and described.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // every line here is a test
 
-use api::{EtcdCluster, crd::etcd_cluster_crd};
+use api::crd::{etcd_backup_crd, etcd_cluster_crd, etcd_restore_crd};
+use api::{EtcdBackup, EtcdCluster, EtcdRestore};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 fn schema() -> Value {
-    let crd = serde_json::to_value(etcd_cluster_crd()).unwrap();
+    schema_of(etcd_cluster_crd())
+}
+
+fn schema_of(crd: CustomResourceDefinition) -> Value {
+    let crd = serde_json::to_value(crd).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
@@ -81,9 +87,61 @@ fn has_the_field(#[case] path: &str, #[case] type_: &str) {
     assert_eq!(field(&schema(), path)["type"], type_, "{path}");
 }
 
-#[test]
-fn is_structural_strict_and_not_nullable() {
-    walk("", &schema(), &mut |path, node| {
+#[rstest]
+#[case("spec.etcdEndpoints", "array")]
+#[case("spec.clusterRef.name", "string")]
+#[case("spec.storageType", "string")]
+#[case("spec.backupPolicy.timeoutInSecond", "integer")]
+#[case("spec.backupPolicy.backupIntervalInSecond", "integer")]
+#[case("spec.backupPolicy.maxBackups", "integer")]
+#[case("spec.backupPolicy.maxAgeSeconds", "integer")]
+#[case("spec.schedule", "string")]
+#[case("spec.timeZone", "string")]
+#[case("spec.suspend", "boolean")]
+#[case("spec.clientTLSSecret", "string")]
+#[case("spec.s3.path", "string")]
+#[case("spec.s3.awsSecret", "string")]
+#[case("spec.s3.endpoint", "string")]
+#[case("spec.s3.forcePathStyle", "boolean")]
+#[case("spec.abs.path", "string")]
+#[case("spec.abs.absSecret", "string")]
+#[case("spec.gcs.path", "string")]
+#[case("spec.gcs.gcpSecret", "string")]
+#[case("spec.volume.claimName", "string")]
+#[case("spec.volume.path", "string")]
+#[case("status.succeeded", "boolean")]
+#[case("status.Reason", "string")]
+#[case("status.etcdVersion", "string")]
+#[case("status.etcdRevision", "integer")]
+#[case("status.lastSuccessDate", "string")]
+#[case("status.conditions.[].type", "string")]
+fn backup_has_the_field(#[case] path: &str, #[case] type_: &str) {
+    assert_eq!(field(&schema_of(etcd_backup_crd()), path)["type"], type_, "{path}");
+}
+
+#[rstest]
+#[case("spec.etcdCluster.name", "string")]
+#[case("spec.backupStorageType", "string")]
+#[case("spec.s3.path", "string")]
+#[case("spec.s3.awsSecret", "string")]
+#[case("spec.abs.absSecret", "string")]
+#[case("spec.gcs.gcpSecret", "string")]
+#[case("spec.volume.claimName", "string")]
+#[case("spec.force", "boolean")]
+#[case("spec.clusterTemplate.size", "integer")]
+#[case("status.succeeded", "boolean")]
+#[case("status.reason", "string")]
+#[case("status.conditions.[].type", "string")]
+fn restore_has_the_field(#[case] path: &str, #[case] type_: &str) {
+    assert_eq!(field(&schema_of(etcd_restore_crd()), path)["type"], type_, "{path}");
+}
+
+#[rstest]
+#[case(etcd_cluster_crd())]
+#[case(etcd_backup_crd())]
+#[case(etcd_restore_crd())]
+fn is_structural_strict_and_not_nullable(#[case] crd: CustomResourceDefinition) {
+    walk("", &schema_of(crd), &mut |path, node| {
         let typed = node["type"].is_string() || node["x-kubernetes-int-or-string"] == json!(true);
         assert!(typed, "{path} has no type");
         for forbidden in
@@ -101,11 +159,13 @@ fn is_structural_strict_and_not_nullable() {
     });
 }
 
-#[test]
-fn describes_every_field_of_ours() {
-    walk("", &schema(), &mut |path, node| {
+#[rstest]
+#[case(etcd_cluster_crd(), &["", ".spec", ".spec.pod", ".spec.TLS", ".spec.TLS.static", ".status", ".status.members"])]
+#[case(etcd_backup_crd(), &["", ".spec", ".spec.backupPolicy", ".spec.s3", ".spec.volume", ".status", ".status.progress"])]
+#[case(etcd_restore_crd(), &["", ".spec", ".spec.etcdCluster", ".spec.s3", ".spec.volume", ".status"])]
+fn describes_every_field_of_ours(#[case] crd: CustomResourceDefinition, #[case] ours: &[&str]) {
+    walk("", &schema_of(crd), &mut |path, node| {
         let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
-        let ours = ["", ".spec", ".spec.pod", ".spec.TLS", ".spec.TLS.static", ".status", ".status.members"];
         if ours.contains(&parent) {
             assert!(
                 node["description"].as_str().is_some_and(|text| text.len() > 10),
@@ -215,4 +275,28 @@ fn a_cluster_that_says_nothing_but_its_size_shows_only_the_defaults() {
     .unwrap();
     let spec = serde_json::to_value(cluster.spec).unwrap();
     assert_eq!(spec, json!({"size": 3, "repository": "quay.io/coreos/etcd", "version": "3.2.13"}));
+}
+
+#[test]
+fn types_keep_everything_that_coreos_wrote_of_backups_and_restores() {
+    let store = json!({"path": "mybucket/etcd.backup", "awsSecret": "aws", "endpoint": "http://s3:9000", "forcePathStyle": true});
+    let backup = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup", "metadata": {"name": "b"},
+        "spec": {
+            "etcdEndpoints": ["http://example-etcd-cluster-client:2379"], "storageType": "S3", "clientTLSSecret": "t",
+            "backupPolicy": {"timeoutInSecond": 60, "backupIntervalInSecond": 30, "maxBackups": 5}, "s3": store,
+            "abs": {"path": "c/k", "absSecret": "abs"}, "gcs": {"path": "b/k", "gcpSecret": "gcp"}
+        },
+        "status": {"succeeded": false, "Reason": "because", "etcdVersion": "3.2.13", "etcdRevision": 7,
+                   "lastSuccessDate": "2026-11-15T09:49:31Z"}
+    });
+    let read: EtcdBackup = serde_json::from_value(backup.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), backup);
+    let restore = json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore", "metadata": {"name": "c"},
+        "spec": {"etcdCluster": {"name": "c"}, "backupStorageType": "S3", "s3": store},
+        "status": {"succeeded": true, "reason": "because"}
+    });
+    let read: EtcdRestore = serde_json::from_value(restore.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), restore);
 }

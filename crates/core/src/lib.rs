@@ -8,6 +8,7 @@ pub mod observation;
 pub mod plan;
 pub mod quorum;
 pub mod report;
+mod room;
 mod rules;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -20,12 +21,12 @@ mod view;
 
 pub use ids::{ClusterId, MemberId, Name, Uid};
 pub use observation::{
-    Alarm, AlarmKind, Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod,
-    PodPhase, Read, Recorded, Status,
+    Alarm, AlarmKind, Check, Claim, Failing, HashCheck, ImageCheck, Member, Node, NodeState, Observation,
+    Pod, PodPhase, Read, Recorded, Restore, Seed, Stage, Status,
 };
 pub use plan::{Plan, Rule, plan};
 pub use report::{Condition, ConditionKind, Event, Phase, Report, Severity, Truth};
-pub use spec::{Knobs, Spec, Storage};
+pub use spec::{Knobs, RestoreRequest, Spec, Storage};
 pub use step::{Action, Peer, Step};
 pub use time::Moment;
 pub use version::{HopTable, Version};

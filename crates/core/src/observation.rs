@@ -3,7 +3,7 @@
 //! A failed read is [`Read::Unknown`], never "gone". Answers of etcd count only if the response header carried the
 //! recorded cluster ID and the member ID of the member that was asked; any other answer is `Unknown`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::time::Moment;
@@ -50,6 +50,8 @@ pub struct Observation {
     /// The highest `etcdcluster` that any member gave on `GET :2380/version`: the version that the cluster agreed on, below
     /// whose minor no binary starts any more. `None` if nobody said.
     pub agreed: Option<Version>,
+    /// The answer of a seed that is being made from a backup, asked for whatever cluster it belongs to.
+    pub seed: Option<Seed>,
     pub alarms: Read<Vec<Alarm>>,
     /// Image checks of this cluster that exist now, finished or not.
     pub image_checks: Vec<ImageCheck>,
@@ -61,9 +63,6 @@ pub struct Observation {
     pub leaderless_since: Option<Moment>,
     /// The node of a pod that is gone now, as remembered from when it was there. Absent if nothing is remembered.
     pub last_nodes: BTreeMap<Name, NodeState>,
-    /// Members that this very process added and has not yet tried to create a pod for. Kept in memory: after a crash
-    /// it is empty, and an unstarted voter without a pod may then have voted already.
-    pub just_added: BTreeSet<MemberId>,
     /// Unused random member names, at least as many as a cluster can have members.
     pub fresh_names: Vec<Name>,
 }
@@ -80,6 +79,39 @@ pub struct Recorded {
     pub voters: Vec<Name>,
     /// `currentVersion` as last written to status.
     pub version: Option<Version>,
+    /// The restore that was last begun, if any was.
+    pub restore: Option<Restore>,
+}
+
+/// How far a restore has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Restore {
+    /// The UID of the request that it serves.
+    pub request: Uid,
+    /// The one name that may ever be made from its backup; recorded before the pod is created.
+    pub seed: Name,
+    pub stage: Stage,
+    /// Pods and claims of what was there before. No rule sees them, and nothing of their data is taken away, until the
+    /// restored cluster is full.
+    pub replaced: Vec<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The seed is being made. What was there before is still the cluster.
+    Seeding,
+    /// The seed's cluster is the cluster, and it grows.
+    Filling,
+    Done,
+    /// Nothing was changed, for this reason.
+    Failed(String),
+}
+
+/// What the seed of a restore says of itself while another cluster is still the recorded one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seed {
+    pub status: Status,
+    pub members: Vec<Member>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,8 +132,12 @@ pub struct Pod {
     /// Carries the label that the client Service and the budget select.
     pub serving: bool,
     pub ready: bool,
+    /// When this operator first saw that it has an address.
+    pub addressed: Option<Moment>,
     /// Why the etcd container or an init container waits, if it does (`ImagePullBackOff`, `CrashLoopBackOff`…).
     pub waiting: Option<String>,
+    /// A container of it that ended in failure, and is about to be tried again.
+    pub failing: Option<Failing>,
     pub deleting: bool,
     pub template: String,
     /// The UID of the claim that it was created with.
@@ -112,6 +148,13 @@ pub struct Pod {
     /// False while the etcd container is visibly not yet the one of the patched image (the image in the container's
     /// status is another). True where there is nothing to compare.
     pub updated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Failing {
+    pub times: u32,
+    /// Its last words.
+    pub words: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

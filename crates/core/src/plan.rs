@@ -9,7 +9,7 @@ use crate::spec::Spec;
 use crate::status;
 use crate::step::{Action, Step};
 use crate::time::Moment;
-use crate::view::View;
+use crate::view::{View, set_aside};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -30,6 +30,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     HandsOff,
+    Restore,
     Bootstrap,
     QuorumLost,
     Unknown,
@@ -53,6 +54,7 @@ impl Rule {
     pub fn name(self) -> &'static str {
         match self {
             Self::HandsOff => "HandsOff",
+            Self::Restore => "Restore",
             Self::Bootstrap => "Bootstrap",
             Self::QuorumLost => "QuorumLost",
             Self::Unknown => "Unknown",
@@ -80,7 +82,8 @@ const POLL_BUSY: Duration = Duration::from_millis(250);
 
 /// The next steps for this cluster. Pure: the same arguments give the same plan.
 pub fn plan(spec: &Spec, seen: &Observation, now: Moment) -> Plan {
-    let view = View { spec, seen, now };
+    let (visible, kept) = set_aside(seen);
+    let view = View { spec, seen: &visible, kept: &kept, now };
     let (rule, mut decision) = decide(&view);
     let report = status::report(&view, rule, &decision);
     if !seen.live && decision.actions.iter().any(|action| rests_on_absence(&action.step)) {
@@ -126,6 +129,8 @@ fn rests_on_absence(step: &Step) -> bool {
             step,
             Step::RecordSeed { .. }
                 | Step::CreateSeed { .. }
+                | Step::CreateRestoredSeed { .. }
+                | Step::SwapCluster { .. }
                 | Step::CreateMember { .. }
                 | Step::ResumeMember { .. }
         )

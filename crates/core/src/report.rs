@@ -57,6 +57,7 @@ pub enum ConditionKind {
     Degraded,
     QuorumLost,
     SpecInvalid,
+    Restoring,
     Paused,
     /// A NOSPACE or CORRUPT alarm, or a database close to its quota.
     Alarm,
@@ -74,6 +75,7 @@ impl ConditionKind {
             Self::Degraded => "Degraded",
             Self::QuorumLost => "QuorumLost",
             Self::SpecInvalid => "SpecInvalid",
+            Self::Restoring => "Restoring",
             Self::Paused => "Paused",
             Self::Alarm => "Alarm",
         }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::version::HopTable;
+use crate::ids::Uid;
+use crate::version::{HopTable, Version};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
@@ -15,8 +16,8 @@ pub struct Spec {
     /// The EtcdCluster has a deletion timestamp.
     pub deleting: bool,
     pub tls_requested: bool,
-    /// The restore that holds this cluster, if one does.
-    pub restore: Option<String>,
+    /// What the restore controller asks for, once it has verified the backup; it stays when it was done.
+    pub restore: Option<RestoreRequest>,
     /// What the controller's own validation found wrong; nothing is touched while it says so.
     pub invalid: Option<String>,
     pub storage: Storage,
@@ -24,6 +25,17 @@ pub struct Spec {
     pub template: String,
     pub knobs: Knobs,
     pub hops: HopTable,
+}
+
+/// A backup that is to take the place of what the cluster holds. Where it lies is the controller's business.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RestoreRequest {
+    /// The UID of the EtcdRestore: no request is served twice.
+    pub uid: Uid,
+    /// Its name, for people.
+    pub name: String,
+    /// The version of etcd that made the backup; with patch 0 only the minor is known.
+    pub version: Option<Version>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

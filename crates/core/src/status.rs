@@ -1,7 +1,7 @@
 //! The report: what an observation and a decision mean for status, conditions and events.
 
 use crate::ids::Name;
-use crate::observation::{AlarmKind, Check, Member, Read};
+use crate::observation::{AlarmKind, Check, Member, Read, Stage};
 use crate::plan::Rule;
 use crate::report::{Condition, ConditionKind, Phase, Report, Severity, Truth};
 use crate::rules::{Decision, hands_off, quorum, upgrade};
@@ -106,6 +106,7 @@ fn conditions(
     if let Some(message) = refusal {
         conditions.push(warns(ConditionKind::SpecInvalid, "SpecInvalid", message));
     }
+    conditions.extend(restoring(view));
     if view.spec.paused {
         conditions.push(holds(ConditionKind::Paused, "ControlPaused", "control is paused by spec.paused"));
     }
@@ -144,6 +145,37 @@ fn quorum_lost(view: &View, quorum: &Quorum) -> Option<Condition> {
             ..holds(ConditionKind::QuorumLost, "NobodyAnswers", "no member answers for the cluster")
         }),
     }
+}
+
+/// How far a restore is, or how it ended.
+fn restoring(view: &View) -> Option<Condition> {
+    let begun = view.seen.recorded.restore.as_ref()?;
+    let (seed, kind) = (&begun.seed, ConditionKind::Restoring);
+    let ended = |reason, message| Condition {
+        status: Truth::False,
+        announce: Some(Severity::Normal),
+        ..holds(kind, reason, message)
+    };
+    Some(match &begun.stage {
+        Stage::Seeding => holds(
+            kind,
+            "MakingSeed",
+            format!("{seed} is made from the backup; what is there is left alone meanwhile"),
+        ),
+        Stage::Filling => {
+            let (there, size) = (view.voter_count(), view.size());
+            let message = format!(
+                "the backup is back, with {there} of {size} members; what was there before is kept until it is full"
+            );
+            Condition { announce: Some(Severity::Normal), ..holds(kind, "FillingUp", message) }
+        }
+        Stage::Done => {
+            ended("Restored", format!("the cluster that began with {seed} was restored from a backup"))
+        }
+        Stage::Failed(why) => {
+            Condition { announce: Some(Severity::Warning), ..ended("RestoreFailed", why.clone()) }
+        }
+    })
 }
 
 /// In the book's words.
@@ -227,10 +259,15 @@ fn kstatus(
         Rule::Steady if refused => ("SpecInvalid", "the spec is not acted on: see SpecInvalid".to_owned()),
         Rule::Steady => ("MembersReady", settled_message(view)),
         Rule::HandsOff => ("HandsOff", decision.why.clone()),
+        Rule::Restore if decision.stuck => ("RestoreFailed", decision.why.clone()),
+        Rule::Restore => ("Restoring", "see Restoring".to_owned()),
         Rule::Bootstrap if decision.stuck => ("SpecInvalid", decision.why.clone()),
         Rule::Bootstrap => ("Creating", "the first member is being created".to_owned()),
         Rule::QuorumLost => ("QuorumLost", "see QuorumLost".to_owned()),
         Rule::Unknown => ("Unknown", "no member answers for the cluster".to_owned()),
+        _ if so_far.iter().any(|c| c.kind == ConditionKind::Restoring && c.status == Truth::True) => {
+            ("Restoring", "see Restoring".to_owned())
+        }
         Rule::Upgrade => ("Upgrading", "see Upgrading".to_owned()),
         Rule::Template => ("RollingOut", "a changed pod template is being rolled out".to_owned()),
         _ if so_far.iter().any(|c| c.kind == ConditionKind::Upgrading) => {

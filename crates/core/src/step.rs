@@ -1,6 +1,7 @@
 //! Every act of the controller, each with exactly the identifiers and preconditions that it needs.
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
+use crate::observation::Restore;
 use crate::report::Event;
 use crate::version::Version;
 
@@ -44,6 +45,17 @@ pub enum Step {
     RecordCluster {
         id: ClusterId,
     },
+    /// Write `recorded.restore`, with the resource version that was observed.
+    RecordRestore {
+        restore: Restore,
+    },
+    /// The seed of a restore becomes the cluster, in one write with the resource version that was observed: the recorded
+    /// ID, seed and version are its own, its one voter is the seed.
+    SwapCluster {
+        id: ClusterId,
+        version: Version,
+        restore: Restore,
+    },
     EnsureHeadlessService,
     EnsureClientService,
     /// Create or change the disruption budget.
@@ -55,12 +67,19 @@ pub enum Step {
         name: Name,
         version: Version,
     },
-    /// Create the pod (and claim) of a member that was added and has not started: `existing`, armed with `peers`.
+    /// Create a seed's pod (and claim) whose data is made from the requested backup: an identity and a token of its own,
+    /// and no way to start without that data.
+    CreateRestoredSeed {
+        name: Name,
+        version: Version,
+    },
+    /// Create the pod (and claim) of a member that is to be added, or was and has not started: `existing`, armed with
+    /// `peers` and those who are not listed yet, whose URLs follow from their names. It starts once all are listed.
     CreateMember {
-        id: MemberId,
         name: Name,
         version: Version,
         peers: Vec<Peer>,
+        joining: Vec<Name>,
     },
     /// Create the pod of a member whose data is in the claim of that UID: disarmed, so that it can only resume.
     ResumeMember {
@@ -75,6 +94,11 @@ pub enum Step {
         uid: Uid,
         disarm: bool,
         serve: bool,
+    },
+    /// Take the label away that the client Service and the budget select, with a UID test.
+    StopServing {
+        name: Name,
+        uid: Uid,
     },
     /// Patch the etcd image and the version annotation with a UID test.
     PatchImage {
@@ -132,6 +156,17 @@ impl Step {
     /// A change of etcd's member list.
     pub fn changes_membership(&self) -> bool {
         matches!(self, Self::AddMember { .. } | Self::Promote { .. } | Self::RemoveMember { .. })
+    }
+
+    /// Writes what the planner must not forget, on condition that nobody wrote it since it was seen.
+    pub fn records(&self) -> bool {
+        matches!(
+            self,
+            Self::RecordSeed { .. }
+                | Self::RecordCluster { .. }
+                | Self::RecordRestore { .. }
+                | Self::SwapCluster { .. }
+        )
     }
 
     /// Takes something away that may hold data or carry quorum.

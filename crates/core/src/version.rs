@@ -85,6 +85,10 @@ pub enum Refusal {
         "the way from {from} to {to} leads through {needs}, and the version table has none: add it, or upgrade to a version in between first"
     )]
     NoHop { from: Version, to: Version, needs: String },
+    #[error(
+        "a backup of etcd {backup} cannot be restored into a cluster of {to}, which is older: set the cluster's version to {backup} or later"
+    )]
+    NewerBackup { backup: Version, to: Version },
 }
 
 impl FromStr for Version {
@@ -191,6 +195,25 @@ impl HopTable {
         Ok(route)
     }
 
+    /// What a backup is restored on: its own minor, if the way from there to `to` is open. Of a version with patch 0 only
+    /// the minor is known.
+    pub fn restore_on(&self, backup: Option<Version>, to: Version) -> Result<Version, Refusal> {
+        let Some(backup) = backup else { return self.accept(to) };
+        if to.before_minor_of(backup) {
+            return Err(Refusal::NewerBackup { backup, to });
+        }
+        if backup.same_minor(to) {
+            return self.accept(to);
+        }
+        let of_minor = self.of_minor(backup.major, backup.minor);
+        let on = match self.accept(backup) {
+            Ok(exact) if exact.patch > 0 => exact,
+            Ok(_) => of_minor.unwrap_or(backup),
+            Err(refusal) => of_minor.ok_or(refusal)?,
+        };
+        self.route(on, to).map(|_| on)
+    }
+
     fn bridge(&self) -> Option<Version> {
         self.of_minor(BRIDGE_TO_3_6.major, BRIDGE_TO_3_6.minor).filter(|version| *version >= BRIDGE_TO_3_6)
     }
@@ -276,6 +299,32 @@ mod tests {
     fn refuses(#[case] from: &str, #[case] to: &str, #[case] words: &str) {
         let refusal = HopTable::default().route(v(from), v(to)).unwrap_err().to_string();
         assert!(refusal.contains(words), "{refusal}");
+    }
+
+    #[rstest]
+    #[case::unknown(None, "3.6.16", Ok("3.6.16"))]
+    #[case::same(Some("3.5.16"), "3.5.16", Ok("3.5.16"))]
+    #[case::same_minor(Some("3.5.35"), "3.5.16", Ok("3.5.16"))]
+    #[case::older(Some("3.4.15"), "3.6.16", Ok("3.4.15"))]
+    #[case::only_the_minor_is_known(Some("3.4.0"), "3.6.16", Ok("3.4.37"))]
+    #[case::made_by_one_that_corrupts(Some("3.5.1"), "3.6.16", Ok("3.5.35"))]
+    #[case::newer(
+        Some("3.6.4"),
+        "3.5.35",
+        Err("backup of etcd 3.6.4 cannot be restored into a cluster of 3.5.35")
+    )]
+    #[case::ancient(Some("2.3.8"), "3.5.35", Err("2.3.8 is not known"))]
+    fn a_backup_is_restored_on_its_own_minor(
+        #[case] backup: Option<&str>,
+        #[case] to: &str,
+        #[case] on: Result<&str, &str>,
+    ) {
+        let found = HopTable::default().restore_on(backup.map(v), v(to));
+        match (found, on) {
+            (Ok(found), Ok(on)) => assert_eq!(found, v(on)),
+            (Err(refusal), Err(words)) => assert!(refusal.to_string().contains(words), "{refusal}"),
+            (found, on) => panic!("{found:?} is not {on:?}"),
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What follows from an observation: who answers, who is healthy, whose data is where. Facts only, no decisions.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -28,7 +29,29 @@ const IMAGE_REASONS: [&str; 6] = [
 pub struct View<'a> {
     pub spec: &'a Spec,
     pub seen: &'a Observation,
+    /// What a restore replaced.
+    pub kept: &'a Kept,
     pub now: Moment,
+}
+
+/// Pods and claims that belong to the past of a restored cluster: to its rule a thing to keep, to all others not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub pods: Vec<Pod>,
+    pub claims: Vec<Claim>,
+}
+
+/// What the rules see, and what is kept from them.
+pub fn set_aside(seen: &Observation) -> (Cow<'_, Observation>, Kept) {
+    let replaced = seen.recorded.restore.as_ref().map_or(&[][..], |restore| &restore.replaced);
+    if replaced.is_empty() {
+        return (Cow::Borrowed(seen), Kept::default());
+    }
+    let mut visible = seen.clone();
+    let pods = visible.pods.extract_if(.., |pod| replaced.contains(&pod.name)).collect();
+    let claims = visible.claims.extract_if(.., |claim| replaced.contains(&claim.name)).collect();
+    visible.statuses.retain(|name, _| !replaced.contains(name));
+    (Cow::Owned(visible), Kept { pods, claims })
 }
 
 /// Where the data of a member is.
@@ -67,6 +90,12 @@ impl Pod {
     pub(crate) fn in_the_making(&self) -> bool {
         let placed = self.node.is_some() && !self.node_lost();
         self.phase == PodPhase::Pending && placed && self.waiting.is_none() && !self.deleting
+    }
+
+    /// Its `--initial-cluster` names these, no more and no less.
+    pub(crate) fn knows(&self, members: &[Member]) -> bool {
+        let listed: BTreeSet<_> = members.iter().map(|member| &member.name).collect();
+        self.peers.iter().collect::<BTreeSet<_>>() == listed
     }
 
     pub(crate) fn image_fails(&self) -> bool {
@@ -196,20 +225,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A member that never started may be (re)created empty only if it cannot have voted: a learner, one that we added
-    /// just now, one whose claim still is the one it had; or the second of two, which nothing else can help.
+    /// A member that never started may be (re)created empty only if it cannot have voted: a learner, one whose claim
+    /// still is the one it had; or the second of two, which nothing else can help.
     pub fn may_start_empty(&self, member: &Member) -> bool {
         !member.started
             && (member.learner
-                || self.seen.just_added.contains(&member.id)
                 || self.claim(&member.name).is_some_and(|claim| !claim.deleting)
                 || self.voter_count() == 2)
     }
 
-    /// Its `--initial-cluster` is not the member list: without data etcd refuses to start, for ever.
+    /// Its `--initial-cluster` neither is the member list nor will be: without data etcd refuses to start, for ever.
     pub fn stale(&self, pod: &Pod) -> bool {
-        let listed: BTreeSet<_> = self.members().iter().map(|member| &member.name).collect();
-        pod.armed && pod.peers.iter().collect::<BTreeSet<_>>() != listed
+        let room: BTreeSet<_> = self.waiting_room().into_iter().map(|pod| &pod.name).collect();
+        pod.armed && !self.will_be_listed(pod, &room)
+    }
+
+    /// The claim it was made with is gone: it can never run.
+    pub fn unbacked(&self, pod: &Pod) -> bool {
+        pod.claim.as_ref().is_some_and(|uid| self.claim(&pod.name).is_none_or(|claim| claim.uid != *uid))
     }
 
     /// The list as `--initial-cluster` must name it.
@@ -267,8 +300,12 @@ impl<'a> View<'a> {
 
     /// The data is still there when the pod is not.
     pub fn outlives_pod(&self, pod: &Pod) -> bool {
-        let claim = self.claim(&pod.name);
-        claim.is_some_and(|claim| !claim.deleting && pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid))
+        let mut claims = self.seen.claims.iter().chain(&self.kept.claims);
+        claims.any(|claim| {
+            claim.name == pod.name
+                && !claim.deleting
+                && pod.claim.as_ref().is_none_or(|uid| *uid == claim.uid)
+        })
     }
 
     /// How many members there may be: one more than the size while a member is being swapped for a new one.

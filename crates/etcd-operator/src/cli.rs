@@ -3,21 +3,24 @@
 // Doc comments here are help texts, in which backticks would be noise.
 #![allow(clippy::doc_markdown)]
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use domain::HopTable;
 use jiff::SignedDuration;
 use runtime::logging::Format;
 
-use crate::snapshot;
+use crate::{backup, cluster, restore, snapshot};
 
-/// Creates, scales, heals and upgrades etcd clusters while their clients keep reading and writing.
+/// Creates, scales, heals, upgrades, backs up and restores etcd clusters while their clients keep reading and writing.
 ///
-/// Runs in a pod, with the rights of its service account, or anywhere with a kubeconfig (KUBECONFIG). It looks after the
-/// EtcdClusters of its own namespace (MY_POD_NAMESPACE, or that of the service account or kubeconfig), or of all with
-/// --cluster-wide. Several replicas may run: one works, the others stand by.
+/// Runs in a pod, with the rights of its service account, or anywhere with a kubeconfig (KUBECONFIG). It looks after its
+/// own namespace (MY_POD_NAMESPACE, or that of the service account or kubeconfig), or all of them with --cluster-wide.
+/// Several replicas may run: one works, the others stand by. Called by the name etcd-backup-operator or
+/// etcd-restore-operator, it runs that controller unless told otherwise.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "etcd-operator",
@@ -38,7 +41,7 @@ pub struct Cli {
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub create_crd: bool,
 
-    /// Look after EtcdClusters of every namespace; needs a ClusterRole.
+    /// Look after every namespace; needs a ClusterRole.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub cluster_wide: bool,
 
@@ -55,6 +58,14 @@ pub struct Cli {
     /// as 3.4.37,3.5.35.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub version_table: HopTable,
+
+    /// Where this pod mounts claims that backups are kept on, each in a folder of its name.
+    #[arg(long, default_value = "/var/lib/etcd-backups")]
+    pub volumes: PathBuf,
+
+    /// The image of this program, for the init containers of a restored member; that of its own pod where nothing is said.
+    #[arg(long)]
+    pub image: Option<String>,
 
     /// Log lines for people (text) or for programs (json).
     #[arg(long, default_value_t)]
@@ -79,10 +90,60 @@ pub enum Command {
     Snapshot(snapshot::Args),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What there is to run; each has its own CRD and its own lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Controller {
     /// EtcdClusters.
     Cluster,
+    /// EtcdBackups.
+    Backup,
+    /// EtcdRestores.
+    Restore,
+}
+
+impl Controller {
+    /// The command that the book runs it by; its lease has the same name.
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Cluster => "etcd-operator",
+            Self::Backup => "etcd-backup-operator",
+            Self::Restore => "etcd-restore-operator",
+        }
+    }
+
+    /// As `--controllers` has it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => cluster::NAME,
+            Self::Backup => backup::NAME,
+            Self::Restore => restore::NAME,
+        }
+    }
+
+    /// What runs where `--controllers` does not say.
+    fn of_command(program: &str) -> Self {
+        [Self::Backup, Self::Restore]
+            .into_iter()
+            .find(|one| one.command() == program)
+            .unwrap_or(Self::Cluster)
+    }
+}
+
+impl Cli {
+    /// Reads the command line, or ends the process with help or with what is wrong.
+    pub fn of_process() -> Self {
+        Self::of_args(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn of_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut args = args.into_iter().peekable();
+        let program = args.peek().and_then(|path| Path::new(path).file_name()?.to_str()).unwrap_or_default();
+        let controller = Controller::of_command(program);
+        let command = Self::command()
+            .name(controller.command())
+            .mut_arg("controllers", |arg| arg.default_value(controller.name()));
+        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -98,11 +159,25 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use rstest::rstest;
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(["etcd-operator"].iter().chain(args))
+        Cli::of_args(["etcd-operator"].iter().chain(args).map(OsString::from))
+    }
+
+    #[rstest]
+    #[case(&["etcd-operator"], &[Controller::Cluster])]
+    #[case(&["/usr/local/bin/etcd-operator"], &[Controller::Cluster])]
+    #[case(&["etcd-backup-operator"], &[Controller::Backup])]
+    #[case(&["/usr/local/bin/etcd-restore-operator", "--create-crd=false"], &[Controller::Restore])]
+    #[case(&["etcd-operator", "--controllers=cluster,backup,restore"], &[Controller::Cluster, Controller::Backup, Controller::Restore])]
+    #[case(&["etcd-backup-operator", "--controllers=restore"], &[Controller::Restore])]
+    #[case(&["target/debug/whatever"], &[Controller::Cluster])]
+    fn the_name_of_the_command_chooses_the_controller(
+        #[case] args: &[&str],
+        #[case] expected: &[Controller],
+    ) {
+        assert_eq!(Cli::of_args(args.iter().map(OsString::from)).unwrap().controllers, expected);
     }
 
     #[test]

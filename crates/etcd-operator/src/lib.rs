@@ -1,6 +1,11 @@
 //! The etcd operator: one binary, one folder for each controller.
 
+pub mod backup;
 pub mod cli;
 pub mod cluster;
 pub mod process;
+pub mod restore;
+pub mod scope;
 pub mod snapshot;
+pub mod store;
+pub mod tenure;

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use etcd_operator::cli::{Cli, Command};
 use etcd_operator::{process, snapshot};
 
@@ -12,7 +11,7 @@ const WORKERS: usize = 2;
 const BLOCKING: usize = 4;
 
 fn main() -> ExitCode {
-    let mut cli = Cli::parse();
+    let mut cli = Cli::of_process();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)

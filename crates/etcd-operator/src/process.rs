@@ -1,30 +1,34 @@
 //! The process: what must be in order before the controllers run, who leads, and how it ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::backoff::{Policy, until_ok};
 use runtime::client::{self, ClientError};
 use runtime::crd::Wanted;
 use runtime::events::Recorder;
-use runtime::lease::{Config, Election, Identity, Timing};
+use runtime::lease::{Config, Election, Identity, Leadership, Timing};
 use runtime::logging::{self, LoggingError};
 use runtime::metrics::Metrics;
 use runtime::rights::{self, Need};
-use runtime::server::{Readiness, Server, ServerError};
+use runtime::server::{Gate, Readiness, Server, ServerError};
 use runtime::shutdown;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::cli::Cli;
-use crate::cluster::{self, Context, Defaults, Scope, Watches};
+use crate::cli::{Cli, Controller};
+use crate::cluster::{self, Context, Defaults, Watches};
+use crate::scope::Scope;
+use crate::tenure::Tenure;
+use crate::{backup, restore};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The lease of the cluster controller.
-const LEASE: &str = "etcd-operator";
 /// Keeps, on each CRD, the version of the operator that wrote it.
 const CRD_ANNOTATION: &str = "etcd.database.coreos.com/operator-version";
 const CRD_PATIENCE: Duration = Duration::from_secs(30);
@@ -51,31 +55,28 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     let mut registry = Registry::with_prefix("etcd_operator");
     let metrics = Metrics::register(&mut registry, VERSION);
     let clusters = cluster::Metrics::register(&mut registry);
+    let backups = backup::Metrics::register(&mut registry);
 
     let config = client::infer_config().await?;
     let namespace = cli.pod_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = client::builder(config, &format!("etcd-operator/{VERSION}"), metrics.clone())?.build();
 
     let readiness = Readiness::default();
-    let ready = readiness.gate("the caches of clusters, pods, claims, services and budgets");
+    let gates = chosen(&cli).into_iter().map(|one| (one, readiness.gate(gate(one)))).collect::<Vec<_>>();
     let server = Server::bind(cli.listen_addr, Arc::new(registry), readiness).await?;
     let served = tokio::spawn(server.serve(stop.clone()));
 
-    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, cli };
+    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, backups, cli };
     info!(
         version = VERSION,
         namespace = operator.namespace,
         cluster_wide = operator.cli.cluster_wide,
         pod = operator.pod,
+        controllers = ?operator.cli.controllers,
         "started"
     );
     if operator.prepare(&stop).await?.is_some() {
-        let watches = Arc::new(Watches::start(&operator.client, &operator.scope(), &stop));
-        tokio::select! {
-            filled = watches.ready() => ready.set(filled.is_ok()),
-            () = stop.cancelled() => {}
-        }
-        operator.lead(watches, &stop).await;
+        join_all(gates.into_iter().map(|(one, gate)| operator.control(one, gate, &stop))).await;
     }
     if let Ok(Err(error)) = served.await {
         error!(%error, "metrics and health were no longer served");
@@ -91,6 +92,7 @@ struct Operator {
     client: Client,
     metrics: Metrics,
     clusters: cluster::Metrics,
+    backups: backup::Metrics,
 }
 
 impl Operator {
@@ -114,38 +116,47 @@ impl Operator {
             return Ok(None);
         }
         if self.cli.create_crd {
-            let wanted = Wanted::new(api::crd::etcd_cluster_crd(), CRD_ANNOTATION, VERSION.parse()?);
-            let install = || wanted.install(client, CRD_PATIENCE);
-            return Ok(until_ok(START, stop, "the installation of the CRD", install).await.map(drop));
+            for controller in chosen(&self.cli) {
+                let wanted = Wanted::new(crd(controller), CRD_ANNOTATION, VERSION.parse()?);
+                let install = || wanted.install(client, CRD_PATIENCE);
+                if until_ok(START, stop, "the installation of the CRD", install).await.is_none() {
+                    return Ok(None);
+                }
+            }
         }
         Ok(Some(()))
     }
 
-    /// Stands for election, and works whenever it leads.
-    async fn lead(&self, watches: Arc<Watches>, stop: &CancellationToken) {
-        let lease = Config {
-            namespace: self.namespace.clone(),
-            name: LEASE.to_owned(),
-            identity: Identity::new(&self.pod, self.pod_uid().as_deref()),
-            timing: Timing::default(),
-        };
-        let election = Election::start(self.client.clone(), lease, self.metrics.leading(LEASE));
-        let recorder = Recorder::new(self.client.clone(), self.pod.clone(), self.metrics.clone());
+    /// Runs one controller until `stop`.
+    async fn control(&self, controller: Controller, ready: Gate, stop: &CancellationToken) {
+        match controller {
+            Controller::Cluster => self.clusters(ready, stop).await,
+            Controller::Backup => {
+                ready.set(true);
+                let work =
+                    async |leadership| backup::run(self.tenure(leadership, stop), self.backups.clone()).await;
+                self.lead(controller, stop, work).await;
+            }
+            Controller::Restore => {
+                ready.set(true);
+                let work = async |leadership| restore::run(self.tenure(leadership, stop)).await;
+                self.lead(controller, stop, work).await;
+            }
+        }
+    }
+
+    async fn clusters(&self, ready: Gate, stop: &CancellationToken) {
+        let watches = Arc::new(Watches::start(&self.client, &self.scope(), stop));
+        tokio::select! {
+            filled = watches.ready() => ready.set(filled.is_ok()),
+            () = stop.cancelled() => {}
+        }
+        let recorder = self.recorder();
         let defaults = Defaults {
             unresponsive_after: self.cli.member_unresponsive_after,
             hops: self.cli.version_table.clone(),
         };
-        while !stop.is_cancelled() {
-            let leadership = tokio::select! {
-                () = stop.cancelled() => break,
-                acquired = election.acquired() => match acquired {
-                    Ok(leadership) => leadership,
-                    Err(error) => {
-                        error!(%error, "nobody can lead here any more");
-                        break;
-                    }
-                },
-            };
+        let work = async |leadership| {
             let context = Context::new(
                 &self.client,
                 leadership,
@@ -156,8 +167,53 @@ impl Operator {
                 self.metrics.clone(),
             );
             cluster::run(Arc::new(context), stop.clone()).await;
+        };
+        self.lead(Controller::Cluster, stop, work).await;
+    }
+
+    /// Stands for election, and works whenever it leads.
+    async fn lead(&self, controller: Controller, stop: &CancellationToken, work: impl AsyncFn(Leadership)) {
+        let lease = controller.command();
+        let config = Config {
+            namespace: self.namespace.clone(),
+            name: lease.to_owned(),
+            identity: Identity::new(&self.pod, self.pod_uid().as_deref()),
+            timing: Timing::default(),
+        };
+        let election = Election::start(self.client.clone(), config, self.metrics.leading(lease));
+        while !stop.is_cancelled() {
+            let leadership = tokio::select! {
+                () = stop.cancelled() => break,
+                acquired = election.acquired() => match acquired {
+                    Ok(leadership) => leadership,
+                    Err(error) => {
+                        error!(%error, lease, "nobody can lead here any more");
+                        break;
+                    }
+                },
+            };
+            work(leadership).await;
         }
         election.stop().await;
+    }
+
+    fn tenure(&self, leadership: Leadership, stop: &CancellationToken) -> Tenure {
+        Tenure {
+            client: leadership.guard(&self.client),
+            leadership,
+            recorder: self.recorder(),
+            rounds: self.metrics.clone(),
+            scope: self.scope(),
+            pod: self.pod.clone(),
+            image: self.cli.image.clone(),
+            namespace: self.namespace.clone(),
+            volumes: self.cli.volumes.clone(),
+            stop: stop.clone(),
+        }
+    }
+
+    fn recorder(&self) -> Recorder {
+        Recorder::new(self.client.clone(), self.pod.clone(), self.metrics.clone())
     }
 
     /// Pods that come from a Deployment never share a name, so where there is no UID the name will do: a container that
@@ -168,7 +224,15 @@ impl Operator {
     }
 
     fn needs(&self) -> Vec<Need> {
-        let mut needs = NEEDS.to_vec();
+        let mut needs: Vec<Need> = Vec::new();
+        for controller in chosen(&self.cli) {
+            needs.extend(match controller {
+                Controller::Cluster => cluster::NEEDS.as_slice(),
+                Controller::Backup => backup::NEEDS.as_slice(),
+                Controller::Restore => restore::NEEDS.as_slice(),
+            });
+        }
+        needs.extend(EVERYONE);
         if self.cli.create_crd {
             needs.push(Need::cluster(
                 "apiextensions.k8s.io",
@@ -180,17 +244,33 @@ impl Operator {
     }
 }
 
-/// What the cluster controller does; manifests grant at least this.
-pub const NEEDS: [Need; 8] = [
-    Need::namespaced(api::GROUP, "etcdclusters", &["list", "watch"]),
-    Need::namespaced(api::GROUP, "etcdclusters/status", &["update"]),
-    Need::namespaced("", "pods", &["list", "watch", "create", "patch", "delete"]),
-    Need::namespaced("", "persistentvolumeclaims", &["get", "list", "watch", "create", "delete"]),
-    Need::namespaced("", "services", &["list", "watch", "create", "patch"]),
+/// What every controller does; manifests grant at least this, and the `NEEDS` of those that run.
+const EVERYONE: [Need; 2] = [
     Need::namespaced("", "events", &["create", "patch"]),
-    Need::namespaced("policy", "poddisruptionbudgets", &["list", "watch", "create", "patch"]),
     Need::namespaced("coordination.k8s.io", "leases", &["get", "create", "update"]),
 ];
+
+/// The controllers to run, each once.
+fn chosen(cli: &Cli) -> BTreeSet<Controller> {
+    cli.controllers.iter().copied().collect()
+}
+
+fn crd(controller: Controller) -> CustomResourceDefinition {
+    match controller {
+        Controller::Cluster => api::crd::etcd_cluster_crd(),
+        Controller::Backup => api::crd::etcd_backup_crd(),
+        Controller::Restore => api::crd::etcd_restore_crd(),
+    }
+}
+
+/// What a controller waits for before it is ready.
+fn gate(controller: Controller) -> &'static str {
+    match controller {
+        Controller::Cluster => "the caches of clusters, pods, claims, services and budgets",
+        Controller::Backup => "the rights and the CRD of backups",
+        Controller::Restore => "the rights and the CRD of restores",
+    }
+}
 
 /// The kubelet makes the pod's name its host name, where the manifest does not pass it on.
 fn pod_name(cli: &Cli) -> String {

@@ -108,9 +108,9 @@ enum Verb {
         #[command(flatten)]
         which: Which,
     },
-    /// Put a program of this project, built by cargo, into the lab's registry as the image that its manifests name
+    /// Put a program, built by cargo, into the lab's registry: ours as the images that their manifests name, others as NAME:latest
     Publish {
-        /// Path of the binary; its file name says which image it becomes (etcd-operator)
+        /// Path of the binary; its file name says which image it becomes
         binary: PathBuf,
         #[command(flatten)]
         which: Which,

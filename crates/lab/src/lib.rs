@@ -49,18 +49,14 @@ impl Lab {
         Ok(Self { layout: state::existing(name)?, programs: Programs::new(&default_cache()?) })
     }
 
-    /// Makes the image of one of this project's programs from its binary, under the names that manifests use. Nodes forget
+    /// Makes the image of a program from its binary, under the names that manifests use. Nodes forget
     /// what they have under these names: a build made a moment ago must not lose to the one before it.
     pub fn publish(&self, binary: &Path) -> Result<Vec<Reference>> {
         let image = match binary.file_name().and_then(|n| n.to_str()) {
             Some("etcd-operator") => images::etcd_operator(binary)?,
             Some("nginx-operator") => images::nginx_operator(binary)?,
-            _ => {
-                return Err(Error::usage(format!(
-                    "{} is no program of this project: etcd-operator, nginx-operator",
-                    binary.display()
-                )));
-            }
+            Some(name) => images::program(name, binary)?,
+            None => return Err(Error::usage(format!("{} is no file", binary.display()))),
         };
         let names = image.names.clone();
         Images::new(&default_cache()?).publish(&[image], &self.layout.registry_store())?;

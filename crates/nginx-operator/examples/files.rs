@@ -1,4 +1,4 @@
-//! Writes the manifests and bundles where they belong in the repository: `cargo run -p nginx-operator --example files -- .`
+//! Writes the manifests where they belong in the repository: `cargo run -p nginx-operator --example files -- .`
 
 use std::error::Error;
 use std::fs;

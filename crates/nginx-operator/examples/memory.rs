@@ -16,7 +16,8 @@ use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use lab::{Lab, Options};
 
-const MANY: usize = 1000;
+/// How many instances, and how much memory the operator may take with them.
+const BUDGETS: [(usize, f64); 2] = [(1, 15.0), (1000, 30.0)];
 const LIMIT: Duration = Duration::from_mins(15);
 /// Long enough for a burst's memory to be given back, if it ever is.
 const REST: Duration = Duration::from_secs(10);
@@ -38,25 +39,31 @@ async fn measure(lab: &Lab, binary: &str) -> Result<(), Box<dyn Error>> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definition = crd(Stage::First, "bench");
     crds.patch(api::nginx::CRD_NAME, &PatchParams::apply("bench"), &Patch::Apply(&definition)).await?;
-    let mut operator = Running(
+    let operator = Running(
         Command::new(binary)
             .args(["run", "--home=bench", "--listen-addr=127.0.0.1:0", "--webhook-addr=127.0.0.1:0"])
             .env("KUBECONFIG", lab.kubeconfig())
             .stderr(Stdio::null())
             .spawn()?,
     );
-    let mut made = 0;
-    for count in [1, MANY] {
+    let (mut made, mut within) = (0, true);
+    println!("{:<42} {:>8} {:>8}", "MEASURE", "SEEN", "LIMIT");
+    for (count, limit) in BUDGETS {
         let began = Instant::now();
         make(&client, made..count).await?;
         made = count;
         all_ready(&client, count).await?;
         let took = began.elapsed();
         tokio::time::sleep(REST).await;
-        println!("{count} instances: ready after {took:.1?}, resident {:.1} MiB", operator.resident_mib()?);
+        let seen = operator.resident_mib()?;
+        within &= seen <= limit;
+        println!(
+            "{:<42} {seen:>4.1} MiB {limit:>4} MiB",
+            format!("nginx-operator, {count} instances: memory")
+        );
+        println!("{:<42} {:>7.1}s", format!("nginx-operator, {count} instances: ready"), took.as_secs_f64());
     }
-    operator.0.kill()?;
-    Ok(())
+    if within { Ok(()) } else { Err("over budget".into()) }
 }
 
 /// The operator's process; it does not outlive us.

@@ -223,6 +223,7 @@ mod tests {
         let configuration =
             template(&wanted)["metadata"]["annotations"][CONFIGURATION_ANNOTATION].as_str().unwrap();
         assert!(configuration.contains("        listen 8080;\n        listen 81;\n"), "{configuration}");
+        assert_eq!(configuration.matches("listen 81;").count(), 1, "{configuration}");
         assert_eq!(
             template(&wanted)["spec"]["containers"][0]["ports"],
             json!([{ "name": "http", "containerPort": 8080 }, { "name": "http-1", "containerPort": 81 }])

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::nginx::{INSTANCE_LABEL, KIND, NginxOperator, Version};
+use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -65,11 +66,16 @@ impl Loop {
         let (deployments, deployment_writer) = store();
         let (services, service_writer) = store();
         let (pods, pod_writer) = store();
+        let (relisted, relists) = unbounded();
         let controller = Controller::for_stream(changes, instances.clone())
             .with_config(Config::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
-            .watches_stream(ours(client, scope, deployment_writer, |_| {}), instance::<Kept<Deployment>>)
-            .watches_stream(ours(client, scope, service_writer, |_| {}), instance::<Kept<Service>>)
-            .watches_stream(ours(client, scope, pod_writer, prune), instance::<Pod>);
+            .reconcile_all_on(relists)
+            .watches_stream(
+                ours(client, scope, deployment_writer, &relisted, |_| {}),
+                namesake::<Kept<Deployment>>,
+            )
+            .watches_stream(ours(client, scope, service_writer, &relisted, |_| {}), namesake::<Kept<Service>>)
+            .watches_stream(ours(client, scope, pod_writer, &relisted, prune), labelled);
         Self { instances, caches: Caches { deployments, services, pods }, controller, version }
     }
 
@@ -121,11 +127,13 @@ async fn announce(instances: Store<NginxOperator>, scope: Scope) {
     }
 }
 
-/// Changes of what belongs to an operand.
+/// Changes of what belongs to an operand. A list that was read anew is told apart: what is missing in it was deleted
+/// unseen, and no event will ever say so.
 fn ours<K>(
     client: &Client,
     scope: &Scope,
     writer: Writer<K>,
+    relisted: &UnboundedSender<()>,
     prune: fn(&mut K),
 ) -> impl Stream<Item = watcher::Result<K>> + Send + use<K>
 where
@@ -133,6 +141,7 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let config = watcher::Config::default().labels(INSTANCE_LABEL).streaming_lists();
+    let relisted = relisted.clone();
     watcher(scope.api::<K>(client), config)
         .default_backoff()
         .modify(move |object| {
@@ -140,6 +149,12 @@ where
             prune(object);
         })
         .reflect(writer)
+        .inspect(move |event| {
+            // The other end goes only with the whole loop.
+            if matches!(event, Ok(watcher::Event::InitDone)) && relisted.unbounded_send(()).is_err() {
+                debug!("the loop is ending");
+            }
+        })
         .touched_objects()
 }
 
@@ -150,7 +165,11 @@ fn prune(pod: &mut Pod) {
     pod.metadata.owner_references = None;
 }
 
-fn instance<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
-    let name = instance_of(&object)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
+/// Deployment and Service are named after their instance; their label may be what somebody has changed.
+fn namesake<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
+    Some(ObjectRef::new(&object.name_any()).within(&object.namespace()?))
+}
+
+fn labelled(pod: Pod) -> Option<ObjectRef<NginxOperator>> {
+    Some(ObjectRef::new(instance_of(&pod)?).within(&pod.namespace()?))
 }

@@ -22,6 +22,7 @@ pub fn mark_patch(uid: &str, disarm: bool, serve: bool) -> Value {
         let disarmed = json!({
             annotations::INITIAL_CLUSTER_STATE: annotations::STATE_EXISTING,
             annotations::INITIAL_CLUSTER: annotations::DISARMED,
+            annotations::STARTED: "true",
         });
         metadata.insert("annotations".to_owned(), disarmed);
     }
@@ -29,6 +30,11 @@ pub fn mark_patch(uid: &str, disarm: bool, serve: bool) -> Value {
         metadata.insert("labels".to_owned(), json!({labels::SERVING: labels::SERVING_TRUE}));
     }
     json!({"metadata": metadata})
+}
+
+/// Merge patch for a member that no client is to reach any more.
+pub fn stop_serving_patch(uid: &str) -> Value {
+    json!({"metadata": {"uid": uid, "labels": {labels::SERVING: null}}})
 }
 
 #[cfg(test)]
@@ -53,6 +59,7 @@ mod tests {
         let disarmed = json!({
             "etcd.database.coreos.com/initial-cluster-state": "existing",
             "etcd.database.coreos.com/initial-cluster": "data-lost=http://data-lost.invalid:2380",
+            "etcd.database.coreos.com/started": "true",
         });
         let serving = json!({"etcd.database.coreos.com/serving": "true"});
         for (disarm, serve, metadata) in [

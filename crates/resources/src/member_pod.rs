@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use api::{
     annotations, labels,
     names::{self, CLIENT_PORT, PEER_PORT},
+    v1beta2::RestoreRequest,
 };
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, ObjectFieldSelector,
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::api::ObjectMeta;
 
-use crate::{Cluster, affinity::affinity, check_dns::check_dns, probes, security};
+use crate::{Cluster, affinity::affinity, check_dns::check_dns, probes, restored_seed, security};
 
 /// Name of the container that runs etcd: an upgrade patches its image.
 pub const CONTAINER: &str = "etcd";
@@ -29,9 +30,10 @@ const MAX_LEARNERS: &str = "6";
 /// the log of a quiet cluster, and an upgrade has to write that many to be rid of it.
 pub const SNAPSHOT_COUNT: u64 = 2_500;
 
-const DATA: &str = "etcd-data";
-const DATA_PATH: &str = "/var/etcd";
-const TMP: &str = "tmp";
+pub(crate) const DATA: &str = "etcd-data";
+pub(crate) const DATA_PATH: &str = "/var/etcd";
+pub(crate) const DATA_DIR: &str = "/var/etcd/data";
+pub(crate) const TMP: &str = "tmp";
 
 /// How a member comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub enum Bootstrap<'a> {
     Seed { token: &'a str },
     /// A member that was added: `initial_cluster` is the list read after the add.
     Join { initial_cluster: &'a str },
+    /// The first member of a cluster that is made from a backup; its identity comes from `token`, too.
+    Restore { request: &'a RestoreRequest, token: &'a str },
     /// A member that comes back to its data, and must not start without it.
     Resume,
 }
@@ -60,6 +64,13 @@ pub fn member_pod(
     let mut annotations = pod.annotations.clone();
     annotations.retain(|key, _| !annotations::is_reserved(key));
     annotations.extend(notes(cluster, member, version, bootstrap, volume_uid));
+    let initial_cluster = from_annotation(ENV_INITIAL_CLUSTER, annotations::INITIAL_CLUSTER);
+    let mut init_containers = vec![check_dns(&cluster.zone.host(member), initial_cluster, pod)];
+    let mut volumes = vec![data_volume(cluster, member), empty_volume(TMP)];
+    if let Bootstrap::Restore { request, token } = bootstrap {
+        init_containers.extend(restored_seed::init_containers(cluster, member, version, request, token));
+        volumes.extend(restored_seed::volumes(request));
+    }
     Pod {
         metadata: ObjectMeta { annotations: Some(annotations), ..cluster.owned(member.to_owned(), labels) },
         spec: Some(PodSpec {
@@ -68,13 +79,13 @@ pub fn member_pod(
             containers: vec![etcd(cluster, member, version, bootstrap)],
             enable_service_links: Some(false),
             hostname: Some(member.to_owned()),
-            init_containers: Some(vec![check_dns(&cluster.zone.host(member), pod)]),
+            init_containers: Some(init_containers),
             node_selector: (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone()),
             restart_policy: Some("Always".to_owned()),
             security_context: Some(security::of_pod(pod)),
             subdomain: Some(names::headless_service(cluster.name)),
             tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
-            volumes: Some(vec![data_volume(cluster, member), empty_volume(TMP)]),
+            volumes: Some(volumes),
             ..PodSpec::default()
         }),
         status: None,
@@ -105,7 +116,7 @@ fn etcd(cluster: &Cluster<'_>, member: &str, version: &str, bootstrap: Bootstrap
 fn command(cluster: &Cluster<'_>, member: &str, bootstrap: Bootstrap<'_>) -> Vec<String> {
     let mut command = vec![
         PROGRAM.to_owned(),
-        format!("--data-dir={DATA_PATH}/data"),
+        format!("--data-dir={DATA_DIR}"),
         format!("--name={member}"),
         format!("--initial-advertise-peer-urls={}", cluster.zone.peer_url(member)),
         format!("--listen-peer-urls=http://0.0.0.0:{PEER_PORT}"),
@@ -134,7 +145,10 @@ fn notes(
             (annotations::STATE_NEW, names::initial_cluster([(member, url.as_str())]))
         }
         Bootstrap::Join { initial_cluster } => (annotations::STATE_EXISTING, initial_cluster.to_owned()),
-        Bootstrap::Resume => (annotations::STATE_EXISTING, annotations::DISARMED.to_owned()),
+        // A restored seed starts on its data or not at all: without it, it would be an empty cluster.
+        Bootstrap::Restore { .. } | Bootstrap::Resume => {
+            (annotations::STATE_EXISTING, annotations::DISARMED.to_owned())
+        }
     };
     let notes = [
         (annotations::VERSION, version.to_owned()),
@@ -143,21 +157,12 @@ fn notes(
         (annotations::TEMPLATE_HASH, cluster.template_hash.clone()),
     ];
     let volume = volume_uid.map(|uid| (annotations::VOLUME_UID, uid.to_owned()));
-    notes.into_iter().chain(volume).map(|(name, value)| (name.to_owned(), value)).collect()
+    let restored = matches!(bootstrap, Bootstrap::Restore { .. });
+    let unstarted = restored.then(|| (annotations::STARTED, "false".to_owned()));
+    notes.into_iter().chain(volume).chain(unstarted).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
-    let from_annotation = |name: &str, annotation: &str| EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: format!("metadata.annotations['{annotation}']"),
-                ..ObjectFieldSelector::default()
-            }),
-            ..EnvVarSource::default()
-        }),
-        value: None,
-    };
     let fixed =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
     let ours = [
@@ -169,6 +174,21 @@ fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
     ours.into_iter().chain(of_user.iter().cloned()).collect()
 }
 
+/// A variable that the kubelet sets anew at every start of the container.
+pub(crate) fn from_annotation(name: &str, annotation: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: format!("metadata.annotations['{annotation}']"),
+                ..ObjectFieldSelector::default()
+            }),
+            ..EnvVarSource::default()
+        }),
+        value: None,
+    }
+}
+
 fn data_volume(cluster: &Cluster<'_>, member: &str) -> Volume {
     if cluster.pod.persistent_volume_claim_spec.is_none() {
         return empty_volume(DATA);
@@ -178,11 +198,11 @@ fn data_volume(cluster: &Cluster<'_>, member: &str) -> Volume {
     Volume { name: DATA.to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() }
 }
 
-fn empty_volume(name: &str) -> Volume {
+pub(crate) fn empty_volume(name: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
-fn mount(name: &str, path: &str) -> VolumeMount {
+pub(crate) fn mount(name: &str, path: &str) -> VolumeMount {
     VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
 }
 

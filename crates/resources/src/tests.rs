@@ -1,5 +1,6 @@
 //! What every builder makes, as people read it. `INSTA_UPDATE=always cargo test -p resources` writes new snapshots.
 
+use api::v1beta2::RestoreRequest;
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -57,6 +58,34 @@ fn a_member_that_resumes_cannot_start_without_its_data() {
     assert!(!annotations["etcd.database.coreos.com/initial-cluster"].contains(MEMBER));
     let command = pod.spec.unwrap().containers.remove(0).command.unwrap();
     assert!(!command.iter().any(|flag| flag.contains("token")), "{command:?}");
+}
+
+#[test]
+fn a_seed_made_from_a_backup_on_s3() {
+    let cluster = with_pod(&json!({"persistentVolumeClaimSpec": volume()}));
+    let cluster = Cluster::of(&cluster).unwrap();
+    let request = RestoreRequest {
+        uid: "u".into(),
+        name: "example-etcd-cluster".into(),
+        image: "quay.io/coreos/etcd-operator:v0.9.4".into(),
+        source: json!({"s3": {"path": "mybucket/etcd.backup"}}),
+        secret: Some("aws".into()),
+        claim: None,
+        etcd_version: Some("3.5.16".into()),
+        digest: "d1g357".into(),
+    };
+    let restore = Bootstrap::Restore { request: &request, token: "4b5215fa-5401-4a95-a8c6-892317c9bef8" };
+    assert_snapshot!(yaml(&member_pod(&cluster, MEMBER, "3.5.16", restore, Some("a-claims-uid"))));
+
+    let on_volume = RestoreRequest { secret: None, claim: Some("backups".into()), ..request };
+    let restore = Bootstrap::Restore { request: &on_volume, token: "t" };
+    let spec = member_pod(&cluster, MEMBER, "3.1.10", restore, Some("a-claims-uid")).spec.unwrap();
+    let fetch = &spec.init_containers.as_ref().unwrap()[1];
+    let backup = fetch.volume_mounts.iter().flatten().find(|mount| mount.mount_path == crate::BACKUP_PATH);
+    assert_eq!(backup.and_then(|mount| mount.read_only), Some(true));
+    let volumes = spec.volumes.unwrap();
+    let claims = volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    assert_eq!(claims.map(|claim| claim.claim_name.as_str()).collect::<Vec<_>>(), [MEMBER, "backups"]);
 }
 
 #[test]

@@ -52,10 +52,9 @@ enum Way {
 impl Upload {
     pub(crate) async fn begin(place: &Place, owner_uid: &str) -> Result<Self, StoreError> {
         let replaces = match place.size().await {
-            Ok(_) => true,
-            Err(error) if error.is_missing() => false,
             // Without the right to list, S3 does not tell what is missing from what is forbidden.
-            Err(StoreError::Denied { .. }) => true,
+            Ok(_) | Err(StoreError::Denied { .. }) => true,
+            Err(error) if error.is_missing() => false,
             Err(error) => return Err(error),
         };
         let failed = |cause| place.error(&cause);
@@ -173,7 +172,7 @@ impl Upload {
     }
 
     /// The backup counts, or is gone: nobody need clean up after it.
-    pub(crate) async fn forget(&self) -> Result<(), StoreError> {
+    pub(crate) async fn forget(&mut self) -> Result<(), StoreError> {
         self.note.delete().await
     }
 }

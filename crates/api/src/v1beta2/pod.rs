@@ -9,7 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_false;
+use super::{is_false, is_zero};
 
 /// Image of the init container when `spec.pod.busyboxImage` does not name another.
 pub const DEFAULT_BUSYBOX_IMAGE: &str = "busybox:1.28.0-glibc";
@@ -154,9 +154,4 @@ impl RetentionPolicy {
     pub fn retains_when_scaled(&self) -> bool {
         self.when_scaled == Some(RetentionPolicyType::Retain)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references
-fn is_zero(value: &i64) -> bool {
-    *value == 0
 }

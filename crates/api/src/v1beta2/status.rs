@@ -56,6 +56,9 @@ pub struct EtcdClusterStatus {
     /// etcd's own ID of this cluster, in hex. Once recorded, no other cluster is ever taken for this one.
     #[serde(rename = "clusterID", default, skip_serializing_if = "String::is_empty")]
     pub cluster_id: String,
+    /// The restore that was last begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreProgress>,
     /// The member that leads; empty while there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub leader: String,
@@ -65,6 +68,40 @@ pub struct EtcdClusterStatus {
     /// `metadata.generation` of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// How far a restore has come.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreProgress {
+    /// UID of the EtcdRestore.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+    /// The member that is made from the backup; no other ever is.
+    #[schemars(length(max = 63))]
+    pub seed: String,
+    /// `Seeding` while that member is made and everything else is left alone, `Filling` once it is the cluster, `Done`
+    /// when the cluster is full, or `Failed`.
+    pub stage: RestoreStage,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What was found in the restored data before etcd started on it, as JSON.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub restored: String,
+    /// Members of before: nothing of their data is taken away until the restored cluster is full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub replaced: Vec<String>,
+}
+
+/// The steps of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum RestoreStage {
+    Seeding,
+    Filling,
+    Done,
+    Failed,
 }
 
 /// Where a cluster is in its life.

@@ -1,4 +1,4 @@
-//! Deleting, paused, claimed by a restore, or a spec that we may not act on: say so, touch nothing.
+//! Deleting, paused, or a spec that we may not act on: say so, touch nothing.
 
 use super::Decision;
 use crate::view::View;
@@ -17,8 +17,7 @@ pub fn hands_off(view: &View) -> Option<Decision> {
     if spec.paused {
         return Decision::stuck("control is paused: set spec.paused to false to go on");
     }
-    let restore = spec.restore.as_ref()?;
-    Decision::stuck(format!("restore {restore} holds this cluster"))
+    None
 }
 
 /// Why nothing may be touched under this spec.
@@ -40,7 +39,6 @@ mod tests {
     #[case::nothing(|_: &mut Scene| {}, "-")]
     #[case::deleting(|s: &mut Scene| s.spec.deleting = true, "stuck")]
     #[case::paused(|s: &mut Scene| s.spec.paused = true, "stuck")]
-    #[case::restore(|s: &mut Scene| s.spec.restore = Some("r".into()), "stuck")]
     #[case::tls(|s: &mut Scene| s.spec.tls_requested = true, "stuck")]
     #[case::invalid(|s: &mut Scene| s.spec.invalid = Some("size".into()), "stuck")]
     fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {

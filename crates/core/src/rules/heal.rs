@@ -18,7 +18,7 @@ pub fn replace_lost(view: &View) -> Option<Decision> {
     let member = [first].into_iter().chain(candidates).find(|member| view.survives_removal(member));
     match member {
         Some(member) => Decision::act(
-            format!("the data of {} is gone: it is removed and replaced", member.name),
+            format!("the data of {} is gone or going: it is removed and replaced", member.name),
             replace(view, member),
         ),
         None => Decision::wait(format!(
@@ -29,12 +29,14 @@ pub fn replace_lost(view: &View) -> Option<Decision> {
 }
 
 /// A learner that never started has nothing to lose: it is simply started. A voter that never started and cannot any more,
-/// since the list changed meanwhile, is as good as gone.
+/// since the list changed meanwhile, is as good as gone; and so is one whose data goes with its pod.
 fn lost(view: &View, member: &Member) -> bool {
     let had_data = member.started || !member.learner;
-    let barred =
-        !member.started && view.pod(&member.name).is_some_and(|pod| view.stale(pod) && !pod.running());
-    had_data && (view.data(member) == Data::Gone || barred) && !view.may_start_empty(member)
+    let pod = view.pod(&member.name);
+    let barred = !member.started && pod.is_some_and(|pod| view.stale(pod) && !pod.running());
+    let going = pod.is_some_and(|pod| pod.deleting) && !view.persistent(&member.name);
+    let gone = view.data(member) == Data::Gone;
+    had_data && (gone || barred || going) && !view.may_start_empty(member)
 }
 
 /// A member leaves for another; its pod goes with it, its claim when the pod is gone.
@@ -135,15 +137,8 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
     if !on_live_node {
         return None;
     }
-    if pod.image_fails() {
-        let reason = pod.waiting.as_deref().unwrap_or_default();
-        return Some(format!(
-            "the image of {} cannot be pulled ({reason}): set another version",
-            pod.version
-        ));
-    }
-    if pod.phase == PodPhase::Pending && pod.node.is_none() && !member.started {
-        return Some("its pod cannot be scheduled: look at the pod's events".to_owned());
+    if let Some(hindrance) = hindrance(pod, member.started) {
+        return Some(hindrance);
     }
     // Not heard of since we changed it, and nobody else runs the like: the change is what fails.
     if view.seen.heard.get(&member.name).is_some_and(|heard| *heard > pod.changed) {
@@ -164,6 +159,19 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
     None
 }
 
+/// What keeps a pod from starting that has nothing to do with its member. One that was placed before is replaced instead.
+pub fn hindrance(pod: &Pod, placed_before: bool) -> Option<String> {
+    if pod.image_fails() {
+        let reason = pod.waiting.as_deref().unwrap_or_default();
+        return Some(format!(
+            "the image of {} cannot be pulled ({reason}): set another version",
+            pod.version
+        ));
+    }
+    let unplaced = pod.phase == PodPhase::Pending && pod.node.is_none() && !placed_before;
+    unplaced.then(|| "its pod cannot be scheduled: look at the pod's events".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -171,7 +179,6 @@ mod tests {
     use super::*;
 
     use super::super::scene::{NOW, Scene, healthy, on_volumes};
-    use crate::ids::MemberId;
     use crate::observation::{NodeState, PodPhase};
     use crate::time::Moment;
     use crate::version::Version;
@@ -184,13 +191,13 @@ mod tests {
         s.seen.last_nodes.insert("b".into(), NodeState::NotReady);
     }, "-")]
     #[case::evicted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").phase = PodPhase::Failed; }, "remove b, delete pod b")]
-    #[case::being_deleted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").deleting = true; }, "-")]
+    #[case::being_deleted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").deleting = true; }, "remove b")]
+    #[case::two_are_being_deleted(|s: &mut Scene| { s.pod("b").deleting = true; s.pod("c").deleting = true; }, "wait")]
     #[case::cannot_be_heard(|s: &mut Scene| s.silence("b", 1000), "-")]
     #[case::two_gone(|s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); }, "wait")]
     #[case::learner_gone(|s: &mut Scene| { s.learner("d"); s.lose_pod("d"); }, "remove d")]
     #[case::unstarted_learner(|s: &mut Scene| s.unstarted_learner("d"), "-")]
     #[case::voter_that_may_have_voted(|s: &mut Scene| s.list("d"), "remove d")]
-    #[case::voter_just_added(|s: &mut Scene| { s.list("d"); s.seen.just_added.insert(MemberId(100)); }, "-")]
     fn lost_on_empty_dir(#[case] change: fn(&mut Scene), #[case] says: &str) {
         let mut scene = healthy("abc");
         change(&mut scene);
@@ -254,7 +261,7 @@ mod tests {
     #[case::stuck_in_deletion(|s: &mut Scene| {
         s.silence("b", 61);
         s.pod("b").deleting = true;
-    }, "remove b", "remove b")]
+    }, "-", "remove b")]
     #[case::two_are_silent(|s: &mut Scene| { s.silence("b", 61); s.silence("c", 61); }, "wait", "wait")]
     #[case::image_cannot_be_pulled(|s: &mut Scene| {
         s.silence("b", 600);

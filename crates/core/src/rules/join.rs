@@ -2,7 +2,7 @@
 
 use super::Decision;
 use super::heal::delete_pod;
-use crate::observation::{Member, Pod};
+use crate::observation::Member;
 use crate::quorum;
 use crate::report::Event;
 use crate::step::{Action, Step};
@@ -46,18 +46,17 @@ fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
     let Some(pod) = view.pod(&member.name) else {
         let claim_goes = view.claim(&member.name).is_some_and(|claim| claim.deleting);
         return (!claim_goes && !view.may_run_unseen(&member.name)).then(|| Step::CreateMember {
-            id: member.id,
             name: member.name.clone(),
             version,
             peers: View::peers(view.members()),
+            joining: Vec::new(),
         });
     };
-    // One that was just added has no pod yet; with a pod, only these may be made anew.
     let renewable = member.learner || view.claim(&member.name).is_some() || view.voter_count() == 2;
     if !renewable || pod.deleting {
         return None;
     }
-    let hopeless = pod.finished() || view.stale(pod) || unbacked(view, pod);
+    let hopeless = pod.finished() || view.stale(pod) || view.unbacked(pod);
     if hopeless || (!pod.running() && (view.outdated(pod) || !pod.armed)) {
         return delete_pod(view, member);
     }
@@ -66,11 +65,6 @@ fn start_one(view: &View, member: &Member, version: Version) -> Option<Step> {
         uid: pod.uid.clone(),
         version,
     })
-}
-
-/// The claim it was made with is gone: it can never run.
-fn unbacked(view: &View, pod: &Pod) -> bool {
-    pod.claim.as_ref().is_some_and(|uid| view.claim(&pod.name).is_none_or(|claim| claim.uid != *uid))
 }
 
 /// A learner that answers for itself and has caught up gets its vote. It is disarmed before: a voter never starts
@@ -115,7 +109,6 @@ mod tests {
 
     use super::super::scene::{Scene, healthy};
     use super::*;
-    use crate::ids::MemberId;
     use crate::version::Version;
 
     #[rstest]
@@ -184,15 +177,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::may_have_voted(3, false, "-")]
-    #[case::just_added(3, true, "create d 3.5.16 in abcd")]
-    #[case::second_of_two(1, false, "create d 3.5.16 in ad")]
-    fn an_unstarted_voter(#[case] voters: usize, #[case] just_added: bool, #[case] says: &str) {
+    #[case::may_have_voted(3, "-")]
+    #[case::second_of_two(1, "create d 3.5.16 in ad")]
+    fn an_unstarted_voter(#[case] voters: usize, #[case] says: &str) {
         let mut scene = healthy(&"abc"[..voters]);
         scene.list("d");
-        if just_added {
-            scene.seen.just_added.insert(MemberId(100));
-        }
         assert_eq!(scene.ask(start), says);
     }
 }

@@ -10,6 +10,7 @@ pub mod hands_off;
 pub mod heal;
 pub mod join;
 pub mod quorum;
+pub mod restore;
 mod rollout;
 pub mod scale;
 #[cfg(test)]
@@ -52,14 +53,15 @@ impl Decision {
 
 pub type RuleFn = fn(&View) -> Option<Decision>;
 
-pub const GATES: [(Rule, RuleFn); 4] = [
+pub const GATES: [(Rule, RuleFn); 5] = [
     (Rule::HandsOff, hands_off::hands_off),
+    (Rule::Restore, restore::restore),
     (Rule::Bootstrap, bootstrap::bootstrap),
     (Rule::QuorumLost, quorum::lost),
     (Rule::Unknown, quorum::unknown),
 ];
 
-pub const RULES: [(Rule, RuleFn); 12] = [
+pub const RULES: [(Rule, RuleFn); 13] = [
     (Rule::Stray, stray::stray),
     (Rule::ReplaceLost, heal::replace_lost),
     (Rule::Abandon, join::abandon),
@@ -69,6 +71,7 @@ pub const RULES: [(Rule, RuleFn); 12] = [
     (Rule::Promote, join::promote),
     (Rule::ReplaceUnresponsive, heal::replace_unresponsive),
     (Rule::Scale, scale::scale),
+    (Rule::Restore, restore::finish),
     (Rule::Upgrade, upgrade::upgrade),
     (Rule::Template, template::template),
     (Rule::Settle, settle),

@@ -77,15 +77,21 @@ fn start_second(view: &View) -> Option<Step> {
     let second = view.awaited_second()?;
     match view.pod(&second.name) {
         None => Some(Step::CreateMember {
-            id: second.id,
             name: second.name.clone(),
             version: view.resume_version()?,
             peers: View::peers(&view.seen.hearsay),
+            joining: Vec::new(),
         }),
-        // Disarmed, it could only resume, and it never started.
-        Some(pod) if !pod.deleting && (pod.finished() || (!pod.armed && !pod.running())) => Some(delete(pod)),
+        // Disarmed, it could only resume, and it never started; with another list than etcd's it never will.
+        Some(pod) if !pod.deleting && (pod.finished() || (!pod.running() && barred(view, pod))) => {
+            Some(delete(pod))
+        }
         Some(_) => None,
     }
+}
+
+fn barred(view: &View, pod: &Pod) -> bool {
+    !pod.armed || !pod.knows(&view.seen.hearsay)
 }
 
 /// A claim whose pod is gone gets it back. Only claims of known voters, where any are known.
@@ -233,6 +239,20 @@ mod tests {
     }
 
     #[rstest]
+    #[case::as_listed("ab", "wait")]
+    #[case::a_third_was_removed_meanwhile("abc", "delete pod b")]
+    fn a_second_voter_that_can_never_start_is_made_anew(#[case] peers: &str, #[case] says: &str) {
+        let mut scene = healthy("ab");
+        scene.member("b").started = false;
+        scene.seen.hearsay[1].started = false;
+        scene.pod("b").armed = true;
+        scene.pod("b").peers = peers.chars().map(|name| name.to_string().into()).collect();
+        scene.crash("b", 1);
+        scene.blind();
+        assert_eq!(scene.ask(unknown), says);
+    }
+
+    #[rstest]
     #[case::gone(
         |s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); s.dark(); },
         "2 of 3 members are down: b, c; the data of b, c is gone: create an EtcdRestore to bring back a backup"
@@ -250,6 +270,6 @@ mod tests {
     fn the_story_names_members_and_the_next_step(#[case] change: fn(&mut Scene), #[case] told: &str) {
         let mut scene = healthy("abc");
         change(&mut scene);
-        assert_eq!(story(&scene.view()), told);
+        assert_eq!(scene.with_view(story), told);
     }
 }

@@ -1,18 +1,18 @@
 //! A cluster to try rules on: healthy at first, then changed as a case needs it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::RuleFn;
+use super::{Decision, RuleFn};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::observation::{
     Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod, PodPhase, Read, Recorded,
-    Status,
+    Restore, Stage, Status,
 };
 use crate::spec::{Knobs, Spec, Storage};
 use crate::step::Step;
 use crate::time::Moment;
 use crate::version::{HopTable, Version};
-use crate::view::View;
+use crate::view::{View, set_aside};
 
 pub const NOW: Moment = Moment(1_000_000_000);
 
@@ -53,6 +53,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
                 cluster: Some(ClusterId(1)),
                 voters: names.chars().map(|c| Name(c.to_string())).collect(),
                 version: Some(Version::new(3, 5, 16)),
+                restore: None,
             },
             pods: Vec::new(),
             claims: Vec::new(),
@@ -64,13 +65,13 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             hearsay: Vec::new(),
             statuses: BTreeMap::new(),
             agreed: None,
+            seed: None,
             alarms: Read::Known(Vec::new()),
             image_checks: Vec::new(),
             hash_checks: Vec::new(),
             heard: BTreeMap::new(),
             leaderless_since: None,
             last_nodes: BTreeMap::new(),
-            just_added: BTreeSet::new(),
             fresh_names: ["x", "y", "z"].map(Name::from).to_vec(),
         },
     };
@@ -105,7 +106,9 @@ impl Scene {
             peers: Vec::new(),
             serving: true,
             ready: true,
+            addressed: Some(Moment(NOW.0 - 900_000)),
             waiting: None,
+            failing: None,
             deleting: false,
             template: "t0".to_owned(),
             claim,
@@ -154,6 +157,30 @@ impl Scene {
     pub fn unstarted_learner(&mut self, name: &str) {
         self.list(name);
         self.member(name).learner = true;
+    }
+
+    /// A pod made for a member that is to be added, on what the others run.
+    pub fn held(&mut self, name: &str, peers: &str) {
+        let version = self.with_view(|view| view.lowest_running()).unwrap();
+        let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
+        self.seen.claims.extend(claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false }));
+        let like = self.seen.pods[0].clone();
+        self.seen.pods.push(Pod {
+            name: name.into(),
+            uid: Uid(format!("pod-{name}")),
+            phase: PodPhase::Pending,
+            version,
+            armed: true,
+            peers: peers.chars().map(|c| Name(c.to_string())).collect(),
+            serving: false,
+            ready: false,
+            addressed: Some(Moment(NOW.0 - 1_000)),
+            template: self.spec.template.clone(),
+            claim,
+            created: Moment(NOW.0 - 2_000),
+            ..like
+        });
+        self.silence(name, 2);
     }
 
     pub fn member(&mut self, name: &str) -> &mut Member {
@@ -244,19 +271,24 @@ impl Scene {
         self.seen.hash_checks.push(HashCheck { member: name.into(), version, outcome });
     }
 
-    pub fn view(&self) -> View<'_> {
-        View { spec: &self.spec, seen: &self.seen, now: NOW }
-    }
-
     /// What the rule says, in short: `-`, `wait`, `stuck`, or its steps.
     pub fn ask(&self, rule: RuleFn) -> String {
-        match rule(&self.view()) {
-            None => "-".to_owned(),
-            Some(decision) if decision.actions.is_empty() && decision.stuck => "stuck".to_owned(),
-            Some(decision) if decision.actions.is_empty() => "wait".to_owned(),
-            Some(decision) => {
-                decision.actions.iter().map(|action| brief(&action.step)).collect::<Vec<_>>().join(", ")
-            }
+        self.with_view(|view| said(rule(view)))
+    }
+
+    pub fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        let (seen, kept) = set_aside(&self.seen);
+        look(&View { spec: &self.spec, seen: &seen, kept: &kept, now: NOW })
+    }
+}
+
+fn said(decision: Option<Decision>) -> String {
+    match decision {
+        None => "-".to_owned(),
+        Some(decision) if decision.actions.is_empty() && decision.stuck => "stuck".to_owned(),
+        Some(decision) if decision.actions.is_empty() => "wait".to_owned(),
+        Some(decision) => {
+            decision.actions.iter().map(|action| brief(&action.step)).collect::<Vec<_>>().join(", ")
         }
     }
 }
@@ -267,12 +299,16 @@ fn brief(step: &Step) -> String {
         Step::ListLive => "list live".to_owned(),
         Step::RecordSeed { name } => format!("record seed {name}"),
         Step::RecordCluster { id } => format!("record cluster {id}"),
+        Step::RecordRestore { restore } => format!("record restore {}", progress(restore)),
+        Step::SwapCluster { id, restore, .. } => format!("swap to {id} {}", progress(restore)),
         Step::EnsureHeadlessService => "headless".to_owned(),
         Step::EnsureClientService => "client".to_owned(),
         Step::SetBudget { min_available } => format!("budget {min_available}"),
         Step::CreateSeed { name, version } => format!("seed {name} {version}"),
-        Step::CreateMember { name, version, peers, .. } => {
-            let peers: String = peers.iter().map(|peer| peer.name.as_str()).collect();
+        Step::CreateRestoredSeed { name, version } => format!("restored seed {name} {version}"),
+        Step::CreateMember { name, version, peers, joining } => {
+            let peers: String =
+                peers.iter().map(|peer| &peer.name).chain(joining).map(Name::as_str).collect();
             format!("create {name} {version} in {peers}")
         }
         Step::ResumeMember { name, version, .. } => format!("resume {name} {version}"),
@@ -283,6 +319,7 @@ fn brief(step: &Step) -> String {
                 if *serve { " serve" } else { "" }
             )
         }
+        Step::StopServing { name, .. } => format!("stop serving {name}"),
         Step::PatchImage { name, version, .. } => format!("image {name} {version}"),
         Step::DeletePod { name, .. } => format!("delete pod {name}"),
         Step::DeleteClaim { name, .. } => format!("delete claim {name}"),
@@ -295,4 +332,17 @@ fn brief(step: &Step) -> String {
         Step::DropImageCheck { pod, .. } => format!("drop {pod}"),
         Step::CompareHash { member, with, .. } => format!("compare {member} with {with}"),
     }
+}
+
+/// Its stage, and for whom: `seeding x`, `filling x for abc`.
+fn progress(restore: &Restore) -> String {
+    let stage = match &restore.stage {
+        Stage::Seeding => "seeding",
+        Stage::Filling => "filling",
+        Stage::Done => "done",
+        Stage::Failed(_) => "failed",
+    };
+    let replaced: String = restore.replaced.iter().map(Name::as_str).collect();
+    let of = if replaced.is_empty() { String::new() } else { format!(" for {replaced}") };
+    format!("{stage} {}{of}", restore.seed)
 }

@@ -1,7 +1,7 @@
-//! Pods and claims that no member names: delete them.
+//! Pods and claims that no member names and no member to come needs: delete them.
 //!
-//! Members are added before their pod is created, and pods are listed before members are read, so what the list does
-//! not name was removed. It goes before any further removal, so that leftovers never add up to an old quorum.
+//! Pods are listed before members are read, so what the list does not name was removed, or was made for a member that
+//! is no longer wanted. It goes before any further removal, so that leftovers never add up to an old quorum.
 
 use super::Decision;
 use crate::ids::Name;
@@ -10,7 +10,10 @@ use crate::view::View;
 
 pub fn stray(view: &View) -> Option<Decision> {
     let seen = view.seen;
-    let named = |name: &Name| view.members().iter().any(|member| member.name == *name);
+    let room = view.waiting_room();
+    let named = |name: &Name| {
+        view.members().iter().any(|member| member.name == *name) || room.iter().any(|pod| pod.name == *name)
+    };
     let pods = seen
         .pods
         .iter()
@@ -25,7 +28,7 @@ pub fn stray(view: &View) -> Option<Decision> {
     if steps.is_empty() {
         return None;
     }
-    Decision::act("left over from members that were removed", steps)
+    Decision::act("left over from members that were removed, or that are not to come", steps)
 }
 
 #[cfg(test)]
@@ -34,7 +37,8 @@ mod tests {
 
     use super::super::scene::{Scene, on_volumes};
     use super::*;
-    use crate::observation::Read;
+    use crate::observation::{NodeState, PodPhase, Read};
+    use crate::version::Version;
 
     #[rstest]
     #[case::none(|_: &mut Scene| {}, "-")]
@@ -42,6 +46,41 @@ mod tests {
     #[case::already_going(|s: &mut Scene| { drop_member(s, "c"); s.pod("c").deleting = true; }, "-")]
     #[case::claim_once_the_pod_is_gone(|s: &mut Scene| { drop_member(s, "c"); s.lose_pod("c"); }, "delete claim c")]
     #[case::claim_of_a_member_without_pod(|s: &mut Scene| s.lose_pod("c"), "-")]
+    #[case::waits_to_join(|s: &mut Scene| { s.spec.size = 5; s.held("x", "abcx"); s.held("y", "abcxy"); }, "-")]
+    #[case::waits_and_is_not_wanted(|s: &mut Scene| { s.spec.size = 4; s.held("x", "abcx"); s.held("y", "abcxy"); }, "delete pod y")]
+    #[case::wait_for_each_other_and_one_is_not_wanted(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcxy");
+        s.held("y", "abcxy");
+    }, "delete pod x, delete pod y")]
+    #[case::waits_for_members_that_left(|s: &mut Scene| { s.spec.size = 4; s.held("x", "abcqx"); }, "delete pod x")]
+    #[case::does_not_know_of_a_member(|s: &mut Scene| { s.spec.size = 4; s.held("x", "abx"); }, "delete pod x")]
+    #[case::waits_with_an_old_image(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.run("3.5.35");
+        s.held("x", "abcx");
+        s.pod("x").version = Version::new(3, 5, 16);
+    }, "delete pod x")]
+    #[case::waits_with_an_old_template(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        s.pod("x").template = "old".into();
+    }, "delete pod x")]
+    #[case::waits_on_a_lost_node(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        s.pod("x").node.as_mut().unwrap().state = NodeState::NotReady;
+    }, "delete pod x")]
+    #[case::its_volume_is_gone(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        s.seen.claims.retain(|claim| claim.name.as_str() != "x");
+    }, "delete pod x")]
+    #[case::was_let_start_in_vain(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        s.pod("x").phase = PodPhase::Running;
+    }, "delete pod x")]
     fn cases(#[case] change: fn(&mut Scene), #[case] says: &str) {
         let mut scene = on_volumes("abc");
         change(&mut scene);

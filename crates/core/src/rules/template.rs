@@ -69,9 +69,9 @@ mod tests {
 
     #[rstest]
     #[case::same(|s: &mut Scene| s.spec.template = "t0".into(), "-", "-")]
-    #[case::changed(|_: &mut Scene| {}, "add learner x", "delete pod b")]
+    #[case::changed(|_: &mut Scene| {}, "create x 3.5.16 in abcx", "delete pod b")]
     #[case::not_while_one_is_silent(|s: &mut Scene| s.silence("c", 1), "wait", "wait")]
-    #[case::b_and_c_done(|s: &mut Scene| { done(s, "b"); done(s, "c"); }, "add learner x", "move leader to b")]
+    #[case::b_and_c_done(|s: &mut Scene| { done(s, "b"); done(s, "c"); }, "create x 3.5.16 in abcx", "move leader to b")]
     #[case::came_up_bad(|s: &mut Scene| {
         s.pod("b").template = "bad".into();
         s.crash("b", 10);
@@ -104,6 +104,8 @@ mod tests {
     fn the_only_member_is_swapped_before_its_data_goes() {
         let mut scene = healthy("a");
         scene.spec.template = "t1".into();
+        assert_eq!(scene.ask(template), "create x 3.5.16 in ax");
+        scene.held("x", "ax");
         assert_eq!(scene.ask(template), "add learner x");
     }
 
@@ -111,6 +113,8 @@ mod tests {
     fn a_claim_that_goes_with_its_pod_is_saved_by_a_swap() {
         let mut scene = on_volumes("a");
         scene.claim("a").deleting = true;
+        assert_eq!(scene.ask(template), "create x 3.5.16 in ax");
+        scene.held("x", "ax");
         assert_eq!(scene.ask(template), "add learner x");
     }
 }

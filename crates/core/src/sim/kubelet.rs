@@ -1,5 +1,7 @@
 //! Scheduler, kubelets and controllers of Kubernetes, as far as the planner can tell.
 
+use std::collections::BTreeSet;
+
 use super::etcd::Voice;
 use super::world::{Arms, Process, World};
 use crate::ids::Name;
@@ -72,18 +74,39 @@ impl World {
         let voice = match (self.disk(name).cloned(), &pod.arms) {
             (Some(disk), _) => self.etcd_resumes(&disk, pod.version),
             (None, Arms::New { token }) => self.etcd_bootstraps(name, *token),
+            (None, Arms::Restored { token, request }) => {
+                self.etcd_restores(name, *token, request, pod.version)
+            }
+            (None, Arms::Existing { peers }) if self.is_held(name, peers) => return Process::Down,
             (None, Arms::Existing { peers }) => self.etcd_joins(name, peers, pod.version),
             (None, Arms::Disarmed) => Voice::Exits,
         };
         match voice {
-            Voice::Exits => Process::Waiting("CrashLoopBackOff".to_owned()),
+            Voice::Exits => {
+                if let Some(pod) = self.pods.get_mut(name) {
+                    pod.failures += 1;
+                }
+                Process::Waiting("CrashLoopBackOff".to_owned())
+            }
             Voice::Runs(disk) => {
                 if let Some(place) = self.disk_mut(name) {
                     *place = Some(disk);
                 }
+                if let Some(pod) = self.pods.get_mut(name) {
+                    pod.failures = 0;
+                }
                 Process::Up { version: pod.version, speaks: false, paused: false }
             }
         }
+    }
+
+    /// Its init container waits until somebody lists exactly the members that it was told of.
+    fn is_held(&self, name: &Name, peers: &BTreeSet<Name>) -> bool {
+        !self.clusters.iter().any(|(id, cluster)| {
+            let listed: BTreeSet<_> = cluster.members.iter().map(|member| member.name.clone()).collect();
+            let mut others = cluster.members.iter().filter(|member| member.name != *name);
+            listed == *peers && others.any(|member| self.member_up(*id, member).is_some())
+        })
     }
 
     fn run_image_checks(&mut self) {

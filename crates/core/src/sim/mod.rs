@@ -6,9 +6,11 @@
 mod etcd;
 mod faults;
 mod kubelet;
+mod normal;
 mod observe;
 mod operator;
 mod oracle;
+mod restore;
 mod world;
 
 #[cfg(test)]
@@ -18,4 +20,5 @@ pub use etcd::{Cluster, Refused, Voice};
 pub use faults::Fault;
 pub use observe::Glitch;
 pub use operator::{Intent, Round};
+pub use restore::Backup;
 pub use world::{Arms, Disk, Memory, Process, SimClaim, SimPod, World, spec};

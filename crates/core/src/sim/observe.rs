@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Arms, Process, SimClaim, SimPod, World};
-use crate::ids::{ClusterId, MemberId, Name};
-use crate::observation::{Claim, Member, Node, Observation, Pod, PodPhase, Read, Status};
+use crate::ids::{ClusterId, Name};
+use crate::observation::{Claim, Failing, Member, Node, Observation, Pod, PodPhase, Read, Status};
 use crate::version::Version;
 
 /// Reads that fail in one round.
@@ -30,8 +30,9 @@ impl World {
                 self.memory.nodes.insert(name.clone(), node.clone());
             }
         }
-        let statuses: BTreeMap<_, _> =
-            pods.keys().map(|name| (name.clone(), self.ask(name, glitch))).collect();
+        let seed = self.seed_being_made().cloned();
+        let asked = pods.keys().filter(|name| Some(*name) != seed.as_ref());
+        let statuses: BTreeMap<_, _> = asked.map(|name| (name.clone(), self.ask(name, glitch))).collect();
         let cluster =
             self.recorded.cluster.or_else(|| statuses.values().find_map(Read::known).map(|s| s.cluster));
         let hearsay = self.hearsay(cluster, glitch);
@@ -41,13 +42,15 @@ impl World {
             }
             _ => Read::Unknown("no answer".to_owned()),
         };
-        self.remember(&members, &hearsay, &statuses);
+        self.remember(&hearsay, &statuses);
         let mut observation = self.assemble(&pods, &claims, live);
         let agreed = cluster.filter(|_| !hearsay.is_empty()).and_then(|id| self.clusters.get(&id));
         observation.agreed = agreed.map(|cluster| Version::new(3, cluster.agreed, 0));
         observation.members = members;
         observation.hearsay = hearsay;
         observation.statuses = statuses;
+        observation.seed =
+            seed.filter(|name| pods.contains_key(name)).and_then(|name| self.ask_seed(&name, glitch));
         observation
     }
 
@@ -74,14 +77,14 @@ impl World {
             hearsay: Vec::new(),
             statuses: BTreeMap::new(),
             agreed: None,
+            seed: None,
             alarms: Read::Known(Vec::new()),
             image_checks: self.image_checks.clone(),
             hash_checks: self.memory.hash_checks.clone(),
             heard: self.memory.heard.clone(),
             leaderless_since: self.memory.leaderless_since,
             last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
-            just_added: self.memory.just_added.clone(),
-            fresh_names: (1..=7).map(|n| Name(format!("m{}", self.made + n))).collect(),
+            fresh_names: (1..=7).map(|n| Self::member_name(self.made + n)).collect(),
         }
     }
 
@@ -95,7 +98,7 @@ impl World {
         };
         let node = pod.node.as_ref().map(|node| Node { name: node.clone(), state: self.node_state(node) });
         let peers = match &pod.arms {
-            Arms::New { .. } => vec![name.clone()],
+            Arms::New { .. } | Arms::Restored { .. } => vec![name.clone()],
             Arms::Existing { peers } => peers.iter().cloned().collect(),
             Arms::Disarmed => Vec::new(),
         };
@@ -110,7 +113,9 @@ impl World {
             peers,
             serving: pod.serving,
             ready: phase == PodPhase::Running && waiting.is_none(),
+            addressed: pod.node.is_some().then_some(pod.created),
             waiting,
+            failing: (pod.failures > 0).then(|| Failing { times: pod.failures, words: "no".to_owned() }),
             deleting: pod.deleting,
             template: pod.template.clone(),
             claim: pod.claim.clone(),
@@ -120,15 +125,16 @@ impl World {
         }
     }
 
-    fn ask(&self, name: &Name, glitch: &Glitch) -> Read<Status> {
+    pub(super) fn ask(&self, name: &Name, glitch: &Glitch) -> Read<Status> {
         let silent = || Read::Unknown("no answer".to_owned());
         let (Some(version), Some(disk)) = (self.up(name), self.disk(name)) else { return silent() };
         let speaks =
             matches!(self.pods.get(name).map(|pod| &pod.process), Some(Process::Up { speaks: true, .. }));
         let Some(cluster) = self.clusters.get(&disk.cluster) else { return silent() };
         let foreign = self.recorded.cluster.is_some_and(|recorded| recorded != disk.cluster);
+        let seeding = self.seed_being_made() == Some(name);
         let Some(member) = cluster.member(disk.member) else { return silent() };
-        if !speaks || foreign || glitch.deaf.contains(name) {
+        if !speaks || (foreign && !seeding) || glitch.deaf.contains(name) {
             return silent();
         }
         Read::Known(Status {
@@ -155,12 +161,7 @@ impl World {
         if cluster.members.iter().any(tells) { cluster.members.clone() } else { Vec::new() }
     }
 
-    fn remember(
-        &mut self,
-        members: &Read<Vec<Member>>,
-        hearsay: &[Member],
-        statuses: &BTreeMap<Name, Read<Status>>,
-    ) {
+    fn remember(&mut self, hearsay: &[Member], statuses: &BTreeMap<Name, Read<Status>>) {
         let now = self.now;
         for member in hearsay {
             self.memory.heard.entry(member.name.clone()).or_insert(now);
@@ -172,9 +173,5 @@ impl World {
         let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
         let since = leaderless.then(|| self.memory.leaderless_since.unwrap_or(now));
         self.memory.leaderless_since = since;
-        if let Read::Known(members) = members {
-            let listed: BTreeSet<MemberId> = members.iter().map(|member| member.id).collect();
-            self.memory.just_added.retain(|id| listed.contains(id));
-        }
     }
 }

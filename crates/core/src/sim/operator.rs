@@ -2,18 +2,18 @@
 
 use super::observe::Glitch;
 use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
-use crate::ids::{MemberId, Name, Uid};
-use crate::observation::{Check, HashCheck, ImageCheck, Observation, Recorded};
+use crate::ids::{Name, Uid};
+use crate::observation::{Check, HashCheck, ImageCheck, Member, Observation, Recorded};
 use crate::plan::{Plan, plan};
 use crate::spec::Storage;
-use crate::step::Step;
+use crate::step::{Peer, Step};
 use crate::version::Version;
 
 /// A plan, and what it was made from: its preconditions hold against that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Intent {
     pub plan: Plan,
-    seen: Observation,
+    pub(super) seen: Observation,
 }
 
 /// How one round went.
@@ -86,7 +86,7 @@ impl World {
                 self.recorded.voters.clone_from(&round.plan.report.voters);
                 self.recorded.version = round.plan.report.current_version;
             }
-            if matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. }) {
+            if step.records() {
                 recorded.clone_from(&self.recorded);
             }
             round.done += 1;
@@ -97,7 +97,11 @@ impl World {
     /// The resource version that destructive and recording calls carry: nobody wrote the object since it was seen.
     fn as_seen(&self, step: &Step, seen: &Observation, recorded: &Recorded) -> Result<(), String> {
         let same = match step {
-            Step::RecordSeed { .. } | Step::RecordCluster { .. } => self.recorded == *recorded,
+            step if step.records() => self.recorded == *recorded,
+            // Members are asked in the name of the cluster that the plan was made for.
+            step if step.changes_membership() || matches!(step, Step::MoveLeader { .. }) => {
+                self.recorded.cluster == seen.recorded.cluster
+            }
             Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
                 let now = self.pods.get(name).map(|pod| self.pod_seen(name, pod));
                 let then = seen.pods.iter().find(|pod| pod.name == *name).cloned();
@@ -111,6 +115,10 @@ impl World {
     }
 
     fn write_status(&mut self, plan: &Plan) {
+        // The report of such a plan still speaks of the cluster before; the swap wrote its own.
+        if plan.actions.iter().any(|action| matches!(action.step, Step::SwapCluster { .. })) {
+            return;
+        }
         let voters = plan.report.voters.clone();
         let version = plan.report.current_version.or(self.recorded.version);
         if (&self.recorded.voters, &self.recorded.version) != (&voters, &version) {
@@ -125,9 +133,7 @@ impl World {
         match step {
             Step::ListLive => Ok(()),
             Step::AddMember { name, learner } => {
-                let id = self.add_member(name, *learner).map_err(etcd_refused)?;
-                self.memory.just_added.insert(id);
-                Ok(())
+                self.add_member(name, *learner).map(drop).map_err(etcd_refused)
             }
             Step::Promote { id, .. } => self.promote(*id).map_err(etcd_refused),
             Step::RemoveMember { id, .. } => self.remove_member(*id).map_err(etcd_refused),
@@ -147,7 +153,31 @@ impl World {
     fn apply_write(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::RecordSeed { name } => self.recorded.seed = Some(name.clone()),
-            Step::RecordCluster { id } => self.recorded.cluster = Some(*id),
+            Step::RecordCluster { id } => {
+                self.recorded.cluster = Some(*id);
+                self.promise(*id);
+            }
+            Step::RecordRestore { restore } => {
+                self.recorded.restore = Some(restore.clone());
+                // Names are random: one that was given out is never given out again.
+                self.made += 8;
+            }
+            Step::SwapCluster { id, version, restore } => {
+                self.recorded = Recorded {
+                    seed: Some(restore.seed.clone()),
+                    cluster: Some(*id),
+                    voters: vec![restore.seed.clone()],
+                    version: Some(*version),
+                    restore: Some(restore.clone()),
+                };
+                self.promise(*id);
+            }
+            Step::CreateRestoredSeed { name, version } => {
+                let request = self.spec.restore.as_ref().ok_or("nobody asks for a restore")?.uid.clone();
+                let token = self.next_number();
+                self.create_pod(name, *version, Arms::Restored { token, request }, None)?;
+            }
+            Step::StopServing { name, uid } => self.pod_of(name, uid)?.serving = false,
             Step::EnsureHeadlessService => self.headless_service = true,
             Step::EnsureClientService => self.client_service = true,
             Step::SetBudget { min_available } => self.budget = Some(*min_available),
@@ -155,11 +185,11 @@ impl World {
                 let token = self.next_number();
                 self.create_pod(name, *version, Arms::New { token }, None)?;
             }
-            Step::CreateMember { id, name, version, peers } => {
-                if !self.memory.just_added.remove(id) && !self.never_started(*id) {
+            Step::CreateMember { name, version, peers, joining } => {
+                if !peers.is_empty() && !self.never_started(name, peers) {
                     return Err(format!("no member says that {name} never started"));
                 }
-                let peers = peers.iter().map(|peer| peer.name.clone()).collect();
+                let peers = peers.iter().map(|peer| &peer.name).chain(joining).cloned().collect();
                 self.create_pod(name, *version, Arms::Existing { peers }, None)?;
             }
             Step::ResumeMember { name, version, claim } => {
@@ -203,10 +233,11 @@ impl World {
     }
 
     /// What the members that are up say.
-    fn never_started(&self, id: MemberId) -> bool {
+    fn never_started(&self, name: &Name, peers: &[Peer]) -> bool {
         self.clusters.iter().any(|(of, cluster)| {
-            cluster.member(id).is_some_and(|member| !member.started)
-                && cluster.members.iter().any(|member| self.member_up(*of, member).is_some())
+            let asked = |member: &&Member| peers.iter().any(|peer| peer.name == member.name);
+            cluster.members.iter().filter(asked).any(|member| self.member_up(*of, member).is_some())
+                && cluster.members.iter().all(|member| member.name != *name || !member.started)
         })
     }
 
@@ -253,6 +284,7 @@ impl World {
             disk: None,
             deleting: false,
             failed: false,
+            failures: 0,
             created: self.now,
             changed: self.now,
             process: Process::Down,

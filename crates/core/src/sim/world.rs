@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::etcd::Cluster;
+use super::restore::Backup;
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::observation::{HashCheck, ImageCheck, NodeState, Recorded};
 use crate::spec::{Knobs, Spec, Storage};
@@ -27,6 +28,8 @@ pub struct World {
     /// Templates whose pods crash.
     pub bad_templates: BTreeSet<String>,
     pub clusters: BTreeMap<ClusterId, Cluster>,
+    /// What each request for a restore is to bring back.
+    pub backups: BTreeMap<Uid, Backup>,
     pub memory: Memory,
     /// Pods and claims as the operator's cache last saw them.
     pub cache: (BTreeMap<Name, SimPod>, BTreeMap<Name, SimClaim>),
@@ -43,7 +46,6 @@ pub struct Memory {
     pub heard: BTreeMap<Name, Moment>,
     pub leaderless_since: Option<Moment>,
     pub nodes: BTreeMap<Name, Name>,
-    pub just_added: BTreeSet<MemberId>,
     pub hash_checks: Vec<HashCheck>,
 }
 
@@ -61,6 +63,8 @@ pub struct SimPod {
     pub disk: Option<Disk>,
     pub deleting: bool,
     pub failed: bool,
+    /// How often a container of it ended in failure since it last ran.
+    pub failures: u32,
     pub created: Moment,
     pub changed: Moment,
     pub process: Process,
@@ -69,8 +73,17 @@ pub struct SimPod {
 /// What the pod's bootstrap annotations say.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Arms {
-    New { token: u64 },
-    Existing { peers: BTreeSet<Name> },
+    New {
+        token: u64,
+    },
+    /// Made from the backup of this request.
+    Restored {
+        token: u64,
+        request: Uid,
+    },
+    Existing {
+        peers: BTreeSet<Name>,
+    },
     Disarmed,
 }
 
@@ -140,6 +153,7 @@ impl World {
             bad_images: BTreeSet::new(),
             bad_templates: BTreeSet::new(),
             clusters: BTreeMap::new(),
+            backups: BTreeMap::new(),
             memory: Memory::default(),
             cache: (BTreeMap::new(), BTreeMap::new()),
             broken: Vec::new(),
@@ -158,6 +172,11 @@ impl World {
     pub(super) fn next_number(&mut self) -> u64 {
         self.made += 1;
         self.made
+    }
+
+    /// Names are ordered as their numbers are.
+    pub(super) fn member_name(number: u64) -> Name {
+        Name(format!("m{number:04}"))
     }
 
     pub(super) fn next_uid(&mut self) -> Uid {

@@ -54,9 +54,26 @@ struct Cli {
     /// One run, one quiet minute, memory after ten seconds: to see that it works, not what it measures.
     #[arg(long)]
     quick: bool,
+    /// Only these; all if none is named.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
     /// Where the JSON goes.
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Creation and healing, and what they ask of the API server.
+    Times,
+    Memory,
+    Quiet,
+}
+
+impl Cli {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
 }
 
 #[tokio::main]
@@ -91,6 +108,21 @@ async fn run(cli: &Cli) -> Outcome<bool> {
 
 async fn measure(cli: &Cli, test: &TestNamespace<'_>, figures: &mut Figures) -> Outcome {
     let mut operator = Operator::start(&cli.operator, test)?;
+    if cli.wants(Part::Times) {
+        times(cli, test, figures).await?;
+    }
+    if cli.wants(Part::Memory) {
+        memory(cli, test, &mut operator, figures).await?;
+    }
+    if cli.wants(Part::Quiet) {
+        let requests = quiet::requests(test, Duration::from_mins(cli.quiet_minutes)).await?;
+        let name = format!("requests in {} quiet minutes, 20 clusters", cli.quiet_minutes);
+        figures.add(Figure::of(name, vec![requests], Unit::Requests, 0.0, "0"));
+    }
+    Ok(())
+}
+
+async fn times(cli: &Cli, test: &TestNamespace<'_>, figures: &mut Figures) -> Outcome {
     // Images are on the nodes and the CRD is served before anything is timed.
     for version in [OLD, NEW] {
         bare::start(test, version, 3).await?;
@@ -129,11 +161,6 @@ async fn measure(cli: &Cli, test: &TestNamespace<'_>, figures: &mut Figures) -> 
         ));
     }
     figures.add(Figure::of("API writes per new cluster of three", writes, Unit::Requests, 18.0, "18"));
-
-    memory(cli, test, &mut operator, figures).await?;
-    let requests = quiet::requests(test, Duration::from_mins(cli.quiet_minutes)).await?;
-    let name = format!("requests in {} quiet minutes, 20 clusters", cli.quiet_minutes);
-    figures.add(Figure::of(name, vec![requests], Unit::Requests, 0.0, "0"));
     Ok(())
 }
 

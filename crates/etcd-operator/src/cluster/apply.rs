@@ -2,6 +2,7 @@
 
 mod membership;
 mod objects;
+mod restore;
 mod roll;
 
 use api::{EtcdCluster, EtcdClusterStatus};
@@ -112,15 +113,23 @@ impl Hands<'_> {
                 self.status.cluster_id = id.to_string();
                 self.record("RecordCluster").await
             }
+            Step::RecordRestore { restore } => {
+                self.status.restore = Some(self.progress(restore));
+                self.record("RecordRestore").await
+            }
+            Step::SwapCluster { id, version, restore } => self.swap_cluster(*id, *version, restore).await,
             Step::EnsureHeadlessService => self.headless_service().await,
             Step::EnsureClientService => self.client_service().await,
             Step::SetBudget { min_available } => self.budget(*min_available).await,
             Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
-            Step::CreateMember { id, name, version, peers } => {
-                if !self.memory.just_added.remove(id) && !self.never_started(*id).await {
+            Step::CreateRestoredSeed { name, version } => self.create_restored_seed(name, *version).await,
+            Step::StopServing { name, uid } => self.stop_serving(name, uid).await,
+            Step::CreateMember { name, version, peers, joining } => {
+                // Before there are members, the record of the seed has been written with a resource version just now.
+                if !peers.is_empty() && !self.never_started(name).await {
                     return Ok(Outcome::Stale("no member says that it never started".into()));
                 }
-                self.create_member(name, *version, peers).await
+                self.create_member(name, *version, peers, joining).await
             }
             Step::ResumeMember { name, version, claim } => self.resume_member(name, *version, claim).await,
             Step::MarkPod { name, uid, disarm, serve } => self.mark_pod(name, uid, *disarm, *serve).await,
@@ -175,6 +184,10 @@ fn name(step: &Step) -> &'static str {
         Step::ListLive => "ListLive",
         Step::RecordSeed { .. } => "RecordSeed",
         Step::RecordCluster { .. } => "RecordCluster",
+        Step::RecordRestore { .. } => "RecordRestore",
+        Step::SwapCluster { .. } => "SwapCluster",
+        Step::CreateRestoredSeed { .. } => "CreateRestoredSeed",
+        Step::StopServing { .. } => "StopServing",
         Step::EnsureHeadlessService => "EnsureHeadlessService",
         Step::EnsureClientService => "EnsureClientService",
         Step::SetBudget { .. } => "SetBudget",
@@ -200,6 +213,8 @@ fn member(step: &Step) -> Option<&str> {
     match step {
         Step::RecordSeed { name }
         | Step::CreateSeed { name, .. }
+        | Step::CreateRestoredSeed { name, .. }
+        | Step::StopServing { name, .. }
         | Step::CreateMember { name, .. }
         | Step::ResumeMember { name, .. }
         | Step::MarkPod { name, .. }
@@ -210,6 +225,7 @@ fn member(step: &Step) -> Option<&str> {
         | Step::Promote { name, .. }
         | Step::RemoveMember { name, .. }
         | Step::CompareHash { member: name, .. } => Some(name.as_str()),
+        Step::RecordRestore { restore } | Step::SwapCluster { restore, .. } => Some(restore.seed.as_str()),
         Step::ListLive
         | Step::RecordCluster { .. }
         | Step::EnsureHeadlessService

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{HashCheck, MemberId, Moment, Name, Read, Status, Uid, Version};
+use domain::{HashCheck, Moment, Name, Read, Status, Uid, Version};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
@@ -25,7 +25,8 @@ pub struct Memory {
     /// The node that each pod was last seen on.
     pub nodes: BTreeMap<Name, Name>,
     pub hash_checks: Vec<HashCheck>,
-    pub just_added: BTreeSet<MemberId>,
+    /// When each pod was first seen to have an address.
+    pub addressed: BTreeMap<Uid, Moment>,
     /// For which version the raft log is rolled on, and where it was when we began.
     pub rolled: Option<(Version, u64)>,
     /// When we last changed a pod's image.

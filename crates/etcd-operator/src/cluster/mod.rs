@@ -15,8 +15,9 @@ mod pods;
 mod reconcile;
 mod report;
 mod spec;
+mod unreadable;
 mod watches;
-mod written;
+pub(crate) mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,21 +32,32 @@ use kube::{Client, Resource};
 use runtime::backoff::{Backoff, Policy};
 use runtime::events::{Recorder, Severity};
 use runtime::lease::Leadership;
+use runtime::rights::Need;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 pub use metrics::Metrics;
 pub use spec::Defaults;
-pub use watches::{Key, Scope, Watches};
+pub use watches::Watches;
 
 use memory::Memories;
 use nodes::Nodes;
 use reconcile::{ReconcileError, reconcile};
-use watches::Guarded;
+use watches::{Guarded, Key};
 
 /// The name of this controller, of its metrics and of its lease.
 pub const NAME: &str = "cluster";
+
+/// What this controller does, beside what every one does; manifests grant at least this.
+pub const NEEDS: [Need; 6] = [
+    Need::namespaced(api::GROUP, "etcdclusters", &["list", "watch"]),
+    Need::namespaced(api::GROUP, "etcdclusters/status", &["update"]),
+    Need::namespaced("", "pods", &["list", "watch", "create", "patch", "delete"]),
+    Need::namespaced("", "persistentvolumeclaims", &["get", "list", "watch", "create", "delete"]),
+    Need::namespaced("", "services", &["list", "watch", "create", "patch"]),
+    Need::namespaced("policy", "poddisruptionbudgets", &["list", "watch", "create", "patch"]),
+];
 
 /// Clusters that are worked on at the same time. A round that waits on a hanging member is bounded by deadlines, so
 /// this many must hang at once before anybody else waits.

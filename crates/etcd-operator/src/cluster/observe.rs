@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::names::{self, Zone};
+use api::v1beta2::RestoreStage;
 use api::{EtcdCluster, labels};
-use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Uid};
+use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
 use k8s_openapi::api::core::v1::{self, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
@@ -49,6 +50,8 @@ pub struct Seen {
     pub zone: Zone,
     /// Of pods and claims, as they were seen: a delete of something that changed since is refused.
     pub resource_versions: BTreeMap<Uid, String>,
+    /// What was found in the data of a seed made from a backup.
+    pub restored: String,
 }
 
 pub async fn observe(
@@ -66,11 +69,20 @@ pub async fn observe(
 
     let member_pods: Vec<&Arc<v1::Pod>> = all_pods.iter().filter(|pod| pods::is_member(pod)).collect();
     let targets: Vec<Target> = member_pods.iter().filter_map(|pod| pods::target(pod)).collect();
-    let links = memory.links.to(&targets, recorded.cluster);
+    let mut links = memory.links.to(&targets, recorded.cluster);
+    // A seed in the making belongs to no cluster that we know: it is asked for itself alone.
+    let making = recorded.restore.as_ref().filter(|begun| begun.stage == Stage::Seeding);
+    let making = making.map(|begun| begun.seed.clone());
+    let seed = match making.as_ref().and_then(|seed| links.remove(seed)) {
+        Some(link) => members::ask_seed(&link, &zone, spec::quota(cluster)).await,
+        None => None,
+    };
     let Answers { members, hearsay, mut statuses, alarms } =
         members::ask(&links, &zone, spec::quota(cluster), &mut memory.alarms).await;
-    for pod in &member_pods {
-        let silent = || Read::Unknown("its pod has no address yet".to_owned());
+    for pod in
+        member_pods.iter().filter(|pod| making.as_ref().is_none_or(|seed| seed.as_str() != pod.name_any()))
+    {
+        let silent = || Read::Unknown("its pod has no address yet, or is not waited for".to_owned());
         statuses.entry(pod.name_any().into()).or_insert_with(silent);
     }
 
@@ -80,9 +92,17 @@ pub async fn observe(
         statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
     let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
 
+    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
+    for target in &targets {
+        memory.addressed.entry(target.uid.clone()).or_insert(now);
+    }
     let mut pods: Vec<Pod> = member_pods
         .iter()
-        .map(|pod| pods::member(pod, memory.patched.get(&pod.uid().unwrap_or_default().into()).copied()))
+        .map(|pod| {
+            let uid = Uid::from(pod.uid().unwrap_or_default());
+            let addressed = memory.addressed.get(&uid).copied();
+            Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
+        })
         .collect();
     memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
 
@@ -111,9 +131,6 @@ pub async fn observe(
             last_nodes.insert(name.clone(), context.nodes.state(node).await);
         }
     }
-    if let Some(list) = members.known() {
-        memory.just_added.retain(|id| list.iter().any(|member| member.id == *id));
-    }
 
     // Claims of members that left stay where the spec says so, and are nobody's concern any more.
     let retains = cluster.spec.pod().retention().retains_when_scaled() && members.known().is_some();
@@ -134,10 +151,10 @@ pub async fn observe(
         hash_checks: memory.hash_checks.clone(),
         heard: memory.heard.clone(),
         leaderless_since: memory.leaderless_since,
-        just_added: memory.just_added.clone(),
         fresh_names: fresh_names(&owner.key.name),
         recorded,
         agreed,
+        seed,
         pods,
         live,
         members,
@@ -152,7 +169,10 @@ pub async fn observe(
         .chain(claims.iter().map(|claim| claim.meta()))
         .filter_map(|meta| Some((meta.uid.clone()?.into(), meta.resource_version.clone()?)))
         .collect();
-    Ok(Seen { observation, links, zone, resource_versions })
+    let seed_pod = making.and_then(|seed| all_pods.iter().find(|pod| pod.name_any() == seed.as_str()));
+    let restored =
+        seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
+    Ok(Seen { observation, links, zone, resource_versions, restored })
 }
 
 type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);
@@ -249,6 +269,17 @@ fn recorded(cluster: &EtcdCluster) -> Recorded {
         cluster: u64::from_str_radix(&status.cluster_id, 16).ok().map(ClusterId),
         voters: voters.map(|member| Name::from(member.as_str())).collect(),
         version: status.current_version.parse().ok(),
+        restore: status.restore.as_ref().map(|begun| Restore {
+            request: begun.uid.as_str().into(),
+            seed: begun.seed.as_str().into(),
+            stage: match begun.stage {
+                RestoreStage::Seeding => Stage::Seeding,
+                RestoreStage::Filling => Stage::Filling,
+                RestoreStage::Done => Stage::Done,
+                RestoreStage::Failed => Stage::Failed(begun.message.clone()),
+            },
+            replaced: begun.replaced.iter().map(|name| name.as_str().into()).collect(),
+        }),
     }
 }
 

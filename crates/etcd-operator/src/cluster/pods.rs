@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use api::{annotations, labels};
-use domain::{Check, ImageCheck, Moment, Name, Node, NodeState, Pod, PodPhase, Uid, Version};
+use domain::{Check, Failing, ImageCheck, Moment, Name, Node, NodeState, Pod, PodPhase, Uid, Version};
 use k8s_openapi::api::core::v1::{self, ContainerStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -60,7 +60,9 @@ pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
         },
         serving: labels::is_serving(pod.labels()),
         ready: is_ready(pod),
+        addressed: None,
         waiting: waiting(pod),
+        failing: failing(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         template: annotation(annotations::TEMPLATE_HASH).unwrap_or_default().to_owned(),
         claim: annotation(annotations::VOLUME_UID).map(Uid::from),
@@ -134,9 +136,43 @@ fn image(pod: &v1::Pod) -> Option<&str> {
     etcd.image.as_deref()
 }
 
-/// Bootstrap arguments are live until they were disarmed. Pods of coreos carry none in annotations, and cannot be.
+/// Bootstrap arguments are live until they were disarmed, and so are the init containers of a restored seed. Pods of
+/// coreos carry none in annotations, and cannot be.
 fn is_armed(pod: &v1::Pod) -> bool {
-    pod.annotations().get(annotations::INITIAL_CLUSTER).is_some_and(|peers| peers != annotations::DISARMED)
+    let says = |key: &str| pod.annotations().get(key).map(String::as_str);
+    says(annotations::INITIAL_CLUSTER).is_some_and(|peers| peers != annotations::DISARMED)
+        || says(annotations::STARTED) == Some("false")
+}
+
+/// The container that failed most often, unless it runs now.
+fn failing(pod: &v1::Pod) -> Option<Failing> {
+    let status = pod.status.as_ref()?;
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let failed = all.filter_map(|container| {
+        let (now, before) = (container.state.as_ref()?, container.last_state.as_ref());
+        let ended = now.terminated.as_ref().or_else(|| {
+            now.waiting.as_ref().and_then(|_| before.and_then(|state| state.terminated.as_ref()))
+        })?;
+        let said = ended.message.as_deref().map(str::trim).filter(|said| !said.is_empty());
+        let words = said.map_or_else(|| format!("it ended with code {}", ended.exit_code), last_line);
+        let words = format!("{}: {words}", container.name);
+        // The first end is not yet counted as a restart.
+        let times = u32::try_from(container.restart_count).ok()? + u32::from(now.terminated.is_some());
+        (ended.exit_code != 0).then_some(Failing { times: times.max(1), words })
+    });
+    failed.max_by_key(|failing| failing.times)
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().next_back().unwrap_or_default().to_owned()
+}
+
+/// What the init container of that name said when it ended well.
+pub fn said_at_end<'a>(pod: &'a v1::Pod, container: &str) -> Option<&'a str> {
+    let statuses = pod.status.as_ref()?.init_container_statuses.as_deref()?;
+    let status = statuses.iter().find(|status| status.name == container)?;
+    let ended = status.state.as_ref()?.terminated.as_ref().filter(|ended| ended.exit_code == 0)?;
+    ended.message.as_deref()
 }
 
 /// Names in a value of `--initial-cluster`.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::EtcdCluster;
 use domain::{Moment, Plan, Rule, Step};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use kube::{Resource, ResourceExt};
 use resources::Cluster;
 use thiserror::Error;
 use tracing::debug;
@@ -18,7 +18,7 @@ use super::observe::{ObserveError, Seen, Source, observe};
 use super::report::{self, News};
 use super::spec::spec_of;
 use super::watches::{Guarded, Key};
-use super::{Context, NAME};
+use super::{Context, NAME, unreadable};
 
 /// After a step the world is looked at again at once; etcd's "wait" gets this long.
 const WAIT: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub enum ReconcileError {
     Observe(#[from] ObserveError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    #[error("the EtcdCluster cannot be read, and its status cannot say so: {0}")]
+    Unreadable(kube::Error),
 }
 
 impl ReconcileError {
@@ -40,6 +42,7 @@ impl ReconcileError {
             Self::Observe(ObserveError::Build(_)) => "NotBuildable",
             Self::Observe(ObserveError::List(_)) => "ListFailed",
             Self::Apply(error) => error.reason(),
+            Self::Unreadable(_) => "StatusRefused",
         }
     }
 }
@@ -63,7 +66,7 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
     let cluster = match &cluster.0 {
         Ok(cluster) => cluster,
         Err(invalid) => {
-            context.publish_about(&cluster.object_ref(&()), &report::unreadable(&invalid.error)).await;
+            unreadable::tell(context, cluster, &invalid.error).await.map_err(ReconcileError::Unreadable)?;
             return Ok(Action::await_change());
         }
     };
@@ -139,8 +142,7 @@ fn due(plan: &Plan, news: News, memory: &Memory) -> Option<Duration> {
 }
 
 fn records(plan: &Plan) -> bool {
-    let records = |step: &Step| matches!(step, Step::RecordSeed { .. } | Step::RecordCluster { .. });
-    plan.actions.iter().any(|action| records(&action.step))
+    plan.actions.iter().any(|action| action.step.records())
 }
 
 fn log(key: &Key, plan: &Plan) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::conditions::{self, Condition, ConditionStatus};
 use api::v1beta2::{MembersStatus, rounded_size};
 use api::{EtcdCluster, EtcdClusterStatus, labels, names};
-use domain::{ConditionKind, Event, Name, Phase, Report, Severity, Truth};
+use domain::{ConditionKind, Event, Name, Phase, Report, Truth};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -98,12 +98,6 @@ pub fn announcements(old: &[Condition], report: &Report) -> Vec<Event> {
     report.conditions.iter().filter(turned).filter_map(event).collect()
 }
 
-/// A spec that cannot even be read: the rest of status stays as it was.
-pub fn unreadable(error: &str) -> Event {
-    let message = format!("the EtcdCluster cannot be read, nothing is done until it is corrected: {error}");
-    Event { severity: Severity::Warning, reason: "SpecInvalid".to_owned(), message }
-}
-
 pub fn news(old: Option<&EtcdClusterStatus>, new: &EtcdClusterStatus) -> News {
     let Some(old) = old else { return News::Big };
     if old == new {
@@ -145,6 +139,7 @@ fn is_the_books(kind: ConditionKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::Severity;
     use domain::Version;
 
     fn condition(kind: ConditionKind, status: Truth, reason: &str) -> domain::Condition {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::EtcdCluster;
 use api::names::MAX_CLUSTER_NAME;
+use api::v1beta2::RestoreRequest;
 use domain::{HopTable, Knobs, Spec, Storage};
 use kube::ResourceExt;
 
@@ -26,13 +27,23 @@ pub fn spec_of(cluster: &EtcdCluster, template: String, defaults: &Defaults) -> 
         paused: spec.paused,
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         tls_requested: spec.tls.is_some(),
-        restore: None,
+        restore: request(cluster),
         invalid: invalid(cluster),
         storage: if persistent { Storage::Persistent } else { Storage::EmptyDir },
         template,
         knobs: Knobs { unresponsive_after, ..Knobs::default() },
         hops: defaults.hops.clone(),
     }
+}
+
+/// What the restore controller asks for. What cannot be read is said in [`invalid`].
+fn request(cluster: &EtcdCluster) -> Option<domain::RestoreRequest> {
+    let request = RestoreRequest::on(cluster).ok().flatten()?;
+    Some(domain::RestoreRequest {
+        uid: request.uid.into(),
+        name: request.name,
+        version: request.etcd_version.and_then(|version| version.parse().ok()),
+    })
 }
 
 pub fn repository(cluster: &EtcdCluster) -> &str {
@@ -70,6 +81,9 @@ fn invalid(cluster: &EtcdCluster) -> Option<String> {
     }
     if !(1..=7).contains(&size) {
         return Some(format!("spec.size is {size}: write 1 to 7"));
+    }
+    if let Err(unreadable) = RestoreRequest::on(cluster) {
+        return Some(unreadable.to_string());
     }
     let ours = |key: &&String| *key == "app" || key.starts_with("etcd_") || key.starts_with(api::GROUP);
     if let Some(label) = cluster.spec.pod().labels.keys().find(ours) {

@@ -10,11 +10,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::reflector::{self, ObjectRef, Store, store::WriterDropped};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+pub use crate::scope::{Key, Scope};
 
 /// An `EtcdCluster` as the API server has it, readable or not: one bad object never stops the watch.
 pub type Guarded = DeserializeGuard<EtcdCluster>;
@@ -24,18 +26,7 @@ pub type Claim = PartialObjectMeta<PersistentVolumeClaim>;
 /// News that nobody took yet; who falls behind looks at every cluster instead.
 const NEWS: usize = 1024;
 
-/// One `EtcdCluster`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    pub namespace: String,
-    pub name: String,
-}
-
 impl Key {
-    pub fn of<K: ResourceExt>(object: &K) -> Self {
-        Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
-    }
-
     /// The cluster that a labelled object belongs to.
     fn of_owner<K: ResourceExt>(object: &K) -> Option<Self> {
         let name = object.labels().get(labels::CLUSTER)?.clone();
@@ -44,32 +35,6 @@ impl Key {
 
     pub fn reference(&self) -> ObjectRef<Guarded> {
         ObjectRef::new(&self.name).within(&self.namespace)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// Which namespaces this process looks after.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Namespace(String),
-    Everywhere,
-}
-
-impl Scope {
-    pub fn api<K>(&self, client: &Client) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
-        match self {
-            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-            Self::Everywhere => Api::all(client.clone()),
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 use snapshot::StoreSource;
 
 /// Read, verify and fetch backups.
@@ -63,6 +63,14 @@ pub struct Verify {
     /// The digest of live keys and values that must be found.
     #[arg(long, value_name = "HEX")]
     pub expect_digest: Option<String>,
+
+    /// A file to delete when all is well: the backup that the data was made from.
+    #[arg(long, value_name = "FILE")]
+    pub then_remove: Option<PathBuf>,
+
+    /// With =true there is nothing left to do: the member has started on its data.
+    #[arg(long, action = ArgAction::Set, default_value_t = false)]
+    pub done: bool,
 }
 
 #[derive(Clone, Debug, Parser)]
@@ -86,6 +94,14 @@ pub struct Fetch {
     /// The digest of live keys and values that must be found.
     #[arg(long, value_name = "HEX")]
     pub expect_digest: Option<String>,
+
+    /// A folder to delete first: what an earlier try made of the backup.
+    #[arg(long, value_name = "DIR")]
+    pub clear: Option<PathBuf>,
+
+    /// With =true there is nothing left to do: the member has started on its data.
+    #[arg(long, action = ArgAction::Set, default_value_t = false)]
+    pub done: bool,
 
     /// Print JSON.
     #[arg(long)]

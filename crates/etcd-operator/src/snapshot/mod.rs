@@ -35,6 +35,8 @@ pub enum SnapshotError {
     Mismatch { place: String, source: snapshot::Mismatch },
     #[error("the secret in {} cannot be read: {source}", path.display())]
     Secret { path: PathBuf, source: io::Error },
+    #[error("{} cannot be removed: {source}", path.display())]
+    NotRemoved { path: PathBuf, source: io::Error },
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
 }
@@ -42,10 +44,8 @@ pub enum SnapshotError {
 /// Runs one command; what went wrong is one line, in the termination log too.
 pub async fn run(args: Args) -> Result<(), SnapshotError> {
     let done = match args.command {
-        Command::Inspect(target) => read(&target, &Expect::default()).await,
-        Command::Verify(Verify { target, expect_sha256: sha256, expect_digest: digest }) => {
-            read(&target, &Expect { sha256, digest }).await
-        }
+        Command::Inspect(target) => read(&target, &Expect::default()).await.map(drop),
+        Command::Verify(verify) => verified(&verify).await,
         Command::Fetch(fetch) => fetched(&fetch).await,
         Command::Save(save) => saved(save).await,
     };
@@ -55,10 +55,11 @@ pub async fn run(args: Args) -> Result<(), SnapshotError> {
     done
 }
 
-async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
+async fn read(target: &Target, expect: &Expect) -> Result<Contents, SnapshotError> {
     if let Some(folder) = &target.data_dir {
         let contents = verify_data_dir(folder, expect).await?;
-        return show(&folder.display().to_string(), &contents, target.json);
+        show(&folder.display().to_string(), &contents, target.json)?;
+        return Ok(contents);
     }
     let place = target.open()?;
     let contents = match inspect(&place, Kind::Snapshot).await {
@@ -68,14 +69,45 @@ async fn read(target: &Target, expect: &Expect) -> Result<(), SnapshotError> {
     };
     let mismatch = |source| SnapshotError::Mismatch { place: place.to_string(), source };
     expect.check(&contents).map_err(mismatch)?;
-    show(&place.to_string(), &contents, target.json)
+    show(&place.to_string(), &contents, target.json)?;
+    Ok(contents)
+}
+
+/// The last step of a restored member's data; what was found is told in the termination log.
+async fn verified(verify: &Verify) -> Result<(), SnapshotError> {
+    if verify.done {
+        return Ok(());
+    }
+    let expect = Expect { sha256: verify.expect_sha256.clone(), digest: verify.expect_digest.clone() };
+    let contents = read(&verify.target, &expect).await?;
+    if let Some(file) = &verify.then_remove {
+        gone(std::fs::remove_file(file), file)?;
+    }
+    last_words(Path::new(TERMINATION_LOG), &show::brief(&contents));
+    Ok(())
 }
 
 async fn fetched(args: &Fetch) -> Result<(), SnapshotError> {
+    if args.done {
+        return Ok(());
+    }
+    if let Some(folder) = &args.clear {
+        gone(std::fs::remove_dir_all(folder), folder)?;
+    }
     let from = store::open(&args.source, &secret(args.secret_dir.as_deref())?)?;
     let expect = Expect { sha256: args.expect_sha256.clone(), digest: args.expect_digest.clone() };
     let contents = fetch(&from, &args.to, &expect, |_| {}).await?;
     show(&args.to.display().to_string(), &contents, args.json)
+}
+
+/// What is not there need not be removed.
+fn gone(removed: io::Result<()>, path: &Path) -> Result<(), SnapshotError> {
+    match removed {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(SnapshotError::NotRemoved { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// For people: it belongs to no resource, and to the moment.

@@ -1,9 +1,22 @@
 //! What a snapshot holds, for people and for programs.
 
+use api::v1beta2::BackupContents;
 use snapshot::Contents;
 
 pub fn json(contents: &Contents) -> String {
     serde_json::json!(contents).to_string()
+}
+
+/// What the status of an EtcdRestore says of it.
+pub fn brief(contents: &Contents) -> String {
+    let brief = BackupContents {
+        etcd_version: contents.version.clone().unwrap_or_default(),
+        revision: contents.revision,
+        keys: i64::try_from(contents.keys).unwrap_or(i64::MAX),
+        digest: contents.digest.clone(),
+        size_bytes: i64::try_from(contents.size).unwrap_or(i64::MAX),
+    };
+    serde_json::json!(brief).to_string()
 }
 
 pub fn text(place: &str, contents: &Contents) -> String {

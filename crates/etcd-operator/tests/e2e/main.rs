@@ -1,11 +1,13 @@
 //! The operator on the lab: real kubelets, real etcd, and clients that write and read all the time.
 
+mod backup;
 mod chaos;
 mod heal;
 mod life;
 mod nodes;
 mod operator;
 mod quorum;
+mod restore;
 mod rollout;
 mod scale;
 mod support;

@@ -1,8 +1,8 @@
 //! The book's chapter and the notes on it, typed as printed, with clients at work all the time. These tests delete the CRD,
 //! as the book does, so each has the lab for itself.
 
-mod reader;
-mod shown;
+pub mod reader;
+pub mod shown;
 mod walk;
 
 use std::path::Path;

@@ -19,7 +19,7 @@ use std::{
 
 pub use image::Image;
 pub use layer::Layer;
-pub use recipes::{Recipe, etcd_operator, nginx_operator, own_program};
+pub use recipes::{Recipe, etcd_operator, nginx_operator, own_program, program};
 pub use reference::Reference;
 pub use registry::{Descriptor, Listed, Registry};
 

@@ -146,15 +146,21 @@ server {
     Ok(image)
 }
 
-/// Our etcd operator, under the names that the book deploys: one program behind three commands.
+/// Our etcd operator, under the names of its releases and those that the book deploys: one program behind three commands.
 pub fn etcd_operator(binary: &Path) -> Result<Image, ImageError> {
-    let tags = ["v0.9.4", "v0.9.2", "latest"].map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
+    let tags =
+        ["v0.10.0", "v0.9.4", "v0.9.2", "latest"].map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
     own_program(names(&tags)?, binary, &["etcd-operator", "etcd-backup-operator", "etcd-restore-operator"])
 }
 
 /// Our nginx operator, under the name of each of its releases.
 pub fn nginx_operator(binary: &Path) -> Result<Image, ImageError> {
     own_program(names(&["nginx-operator:0.1.0", "nginx-operator:0.2.0"])?, binary, &["nginx-operator"])
+}
+
+/// Any other program, under its own name.
+pub fn program(name: &str, binary: &Path) -> Result<Image, ImageError> {
+    own_program(names(&[format!("{name}:latest")])?, binary, &[name])
 }
 
 /// A program of ours with the libraries it needs, to be run as nobody in particular. The first command is the

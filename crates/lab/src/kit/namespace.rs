@@ -61,7 +61,10 @@ impl<'a> TestNamespace<'a> {
         let kubectl = self.lab.programs.path(Program::Kubectl)?.display().to_string();
         let kubeconfig = format!("--kubeconfig={}", self.lab.kubeconfig().display());
         let namespace = format!("--namespace={}", self.name);
-        let mut argv: Vec<String> = vec![kubectl, kubeconfig, namespace];
+        // By default kubectl keeps what it learnt of an address for hours, and another lab may have had ours.
+        let cache =
+            format!("--cache-dir={}", self.lab.layout.root.join("kubectl").join(&self.name).display());
+        let mut argv: Vec<String> = vec![kubectl, kubeconfig, namespace, cache];
         argv.extend(arguments.iter().map(ToString::to_string));
         let input = input.to_owned();
         let run = tokio::task::spawn_blocking(move || {

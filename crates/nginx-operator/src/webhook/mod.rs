@@ -34,6 +34,9 @@ use definition::DefinitionError;
 use secret::SecretError;
 use server::{Server, WebhookServerError};
 
+/// After a change of the CRD, until the API server itself, and every other one beside it, has surely heard of it.
+const SETTLE: Duration = Duration::from_secs(3);
+
 const RETRY: Policy = Policy { first: Duration::from_millis(500), most: Duration::from_secs(30) };
 
 /// `cluster-role.yaml` and `webhook-role.yaml` grant these.
@@ -111,13 +114,16 @@ async fn keep(
     let mut crd = None;
     loop {
         let aligned = until_ok(RETRY, stop, "looking after the webhook's certificate", || {
-            align(&crds, &secrets, settings, crd.as_ref())
+            align(&crds, &secrets, settings, crd.as_ref(), served.as_ref())
         });
         let Some(Aligned { certificate, config, trusted }) = aligned.await else { return };
         let due =
             Duration::try_from(certificate.renew_after.duration_since(Timestamp::now())).unwrap_or_default();
         // Without any, one that is not trusted yet is better than none.
         if served.as_ref() != Some(&certificate) && (trusted || served.is_none()) {
+            if served.is_some() && stop.run_until_cancelled(tokio::time::sleep(SETTLE)).await.is_none() {
+                return;
+            }
             info!(renew_after = %certificate.renew_after, "serving conversion with this certificate");
             serve.send_replace(Some(config));
             ready.set(true);
@@ -148,8 +154,10 @@ async fn align(
     secrets: &Api<Secret>,
     settings: &Settings,
     crd: Option<&CustomResourceDefinition>,
+    served: Option<&Certificate>,
 ) -> Result<Aligned, WebhookError> {
-    let certificate = secret::current(secrets, &settings.home, settings.life, Timestamp::now()).await?;
+    let certificate =
+        secret::current(secrets, &settings.home, settings.life, Timestamp::now(), served).await?;
     let config = certificate.server_config()?;
     let trusted = match crd {
         Some(crd) => definition::inject(crds, crd, &settings.home, &certificate.authorities).await?,

@@ -30,12 +30,14 @@ pub enum SecretError {
     Contended,
 }
 
-/// The certificate to serve at this moment: the one in the Secret, or a new one if that is missing, broken or due.
+/// The certificate to serve at this moment: the one in the Secret, or a new one if that is missing, broken or due. The
+/// new one's authorities go on to trust the one before, be it only `served` any more.
 pub async fn current(
     secrets: &Api<Secret>,
     namespace: &str,
     life: Duration,
     now: Timestamp,
+    served: Option<&Certificate>,
 ) -> Result<Certificate, SecretError> {
     for _ in 0..MAX_CONFLICTS {
         let found = secrets.get_opt(WEBHOOK_SERVICE).await?;
@@ -43,7 +45,7 @@ pub async fn current(
         if let Some(good) = before.as_ref().filter(|certificate| now < certificate.renew_after) {
             return Ok(good.clone());
         }
-        let new = issue(namespace, life, now, before.as_ref())?;
+        let new = issue(namespace, life, now, before.as_ref().or(served))?;
         let params = PostParams { field_manager: Some(NAME.to_owned()), ..PostParams::default() };
         let written = match &found {
             None => secrets.create(&params, &write(Secret::default(), &new)).await,

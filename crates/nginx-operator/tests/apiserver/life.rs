@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::support::{Fault, Instance, LIMIT, Line, Nginx, Operator, Outcome, condition, lab};
 
-/// How soon drift is set right, on a machine that does other things too.
-const SOON: Duration = Duration::from_secs(5);
+/// How soon drift is set right.
+const SOON: Duration = Duration::from_secs(1);
 
 async fn events(test: &TestNamespace<'_>, name: &str) -> Outcome<Vec<(String, String)>> {
     let list = test.api::<Event>().list(&ListParams::default()).await?;
@@ -75,18 +75,19 @@ async fn drift_is_set_right_at_once() {
         web.says(READY, "True", reason::RECONCILED).await?;
         let (deployments, services): (Api<Deployment>, Api<Service>) = (test.api(), test.api());
 
+        let mut times = Vec::new();
         let began = Instant::now();
         let first = deployments.get("web").await?.uid();
         deployments.delete("web", &DeleteParams::background()).await?;
         wait_for(&deployments, "web", LIMIT, "to be made anew", |d| d.uid() != first).await?;
-        assert!(began.elapsed() < SOON, "a deleted Deployment took {:?}", began.elapsed());
+        times.push(began.elapsed());
 
         let wrong_port = json!({ "spec": { "ports": [{ "name": "http", "port": 81, "targetPort": 81 }] } });
-        set_right(&services, wrong_port, |service| {
+        let righted = set_right(&services, wrong_port, |service| {
             let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
             ports.map(|port| port.port).eq([8080])
-        })
-        .await?;
+        });
+        times.push(righted.await?);
         for edit in [
             json!({ "spec": { "replicas": 5 } }),
             json!({ "spec": { "paused": true } }),
@@ -95,7 +96,7 @@ async fn drift_is_set_right_at_once() {
             json!({ "spec": { "template": { "metadata": { "annotations": { FORCE_REDEPLOY_ANNOTATION: "x" } } } } }),
             json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": "other" }] } } } }),
         ] {
-            set_right(&deployments, edit, |deployment| {
+            let righted = set_right(&deployments, edit, |deployment| {
                 let wanted = json!({
                     "metadata": { "labels": { "app": "nginx", INSTANCE_LABEL: "web" } },
                     "spec": {
@@ -108,9 +109,12 @@ async fn drift_is_set_right_at_once() {
                 });
                 let found = serde_json::to_value(deployment).unwrap();
                 !nginx_operator::operand::differs(&wanted, &found)
-            })
-            .await?;
+            });
+            times.push(righted.await?);
         }
+        // A machine that does other things too may be late now and then.
+        times.sort();
+        assert!(times[times.len() / 2] < SOON, "{times:?}");
         operator.stop().await;
         Ok(())
     })
@@ -118,8 +122,8 @@ async fn drift_is_set_right_at_once() {
     .unwrap();
 }
 
-/// Breaks the object `web` and waits until it is as it was.
-async fn set_right<K>(api: &Api<K>, edit: serde_json::Value, right: impl Fn(&K) -> bool) -> Outcome
+/// Breaks the object `web`, waits until it is as it was, and says how long that took.
+async fn set_right<K>(api: &Api<K>, edit: serde_json::Value, right: impl Fn(&K) -> bool) -> Outcome<Duration>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug,
     K: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
@@ -131,8 +135,7 @@ where
         object.resource_version() != version && right(object)
     })
     .await?;
-    assert!(began.elapsed() < SOON, "{edit} took {:?}", began.elapsed());
-    Ok(())
+    Ok(began.elapsed())
 }
 
 #[tokio::test]

@@ -6,4 +6,5 @@ mod definition;
 mod faults;
 mod input;
 mod life;
+mod storage;
 mod support;

@@ -6,11 +6,12 @@ use api::nginx::Version::V1alpha1;
 use api::nginx::conditions::{OPERAND_READY, reason};
 use api::nginx::crd::Stage;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
 use kube::api::DeleteParams;
 use lab::kit::{TestNamespace, shared_lab, wait_for};
 use serde_json::json;
 
-use crate::support::{Client, Instance, LIMIT, Outcome, apply_crd, install};
+use crate::support::{Client, Instance, LIMIT, Outcome, apply_crd, install, scale_operator};
 
 /// The tag of the lab's other nginx build, read from its registry's list.
 fn next_image() -> &'static str {
@@ -41,6 +42,12 @@ async fn a_client_sees_no_error_through_scaling_upgrades_redeploys_and_a_change_
 
         let before = web.pods().await?;
         web.edit(json!({ "image": next_image() })).await?;
+        // The operator is lost in the middle, and comes back.
+        wait_for(&test.api::<Deployment>(), "instance", LIMIT, "to roll out", |deployment| {
+            deployment.status.as_ref().and_then(|status| status.updated_replicas) == Some(1)
+        })
+        .await?;
+        test.kubectl(&["delete", "pod", "-l", "name=nginx-operator", "--grace-period=0", "--force"]).await?;
         web.healthy().await?;
         let after = web.pods().await?;
         assert!(after.iter().all(|pod| !before.contains(pod)), "{before:?} {after:?}");
@@ -51,6 +58,12 @@ async fn a_client_sees_no_error_through_scaling_upgrades_redeploys_and_a_change_
         client.saw_no_failure().await?;
 
         web.edit(json!({ "port": 8080 })).await?;
+        wait_for(&test.api::<Service>(), "instance", LIMIT, "to have the new port", |service| {
+            let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+            ports.map(|port| port.port).eq([8080])
+        })
+        .await?;
+        client.has_seen_no_failure();
         let moved = Client::start(test, "instance", 8080).await?;
         web.healthy().await?;
         moved.saw_no_failure().await?;
@@ -81,11 +94,10 @@ async fn what_breaks_is_named_and_mended() {
         one.healthy().await?;
 
         // The operator is gone while somebody deletes the operand.
-        test.kubectl(&["scale", "deployment/nginx-operator", "--replicas=0"]).await?;
-        test.kubectl(&["wait", "--for=delete", "pod", "-l", "name=nginx-operator", "--timeout=60s"]).await?;
+        scale_operator(test, 0).await?;
         test.api::<Deployment>().delete("one", &DeleteParams::background()).await?;
         one.edit(json!({ "replicas": 2 })).await?;
-        test.kubectl(&["scale", "deployment/nginx-operator", "--replicas=2"]).await?;
+        scale_operator(test, 2).await?;
         one.healthy().await?;
         wait_for(&test.api::<Deployment>(), "one", LIMIT, "to have 2 replicas", |deployment| {
             deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(2)

@@ -1,20 +1,25 @@
 //! From an operator that knows one version of the API to one that knows two, with instances that live on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use api::nginx::CRD_NAME;
 use api::nginx::Version::{V1alpha1, V1alpha2};
 use api::nginx::conditions::{READY, reason};
 use api::nginx::crd::Stage;
+use api::nginx::{CRD_NAME, Version};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use lab::kit::{TestNamespace, gone, lab_alone, wait_for};
 use lab::wait::until;
 use serde_json::json;
 
-use crate::support::{Client, Instance, LIMIT, Outcome, apply_crd, clean, install, remove_crd};
+use crate::support::{
+    Client, Instance, LIMIT, Outcome, apply_crd, clean, install, remove_crd, scale_operator,
+};
+
+/// The garbage collector asks every 30 s which resources there are.
+const COLLECTOR_LOOKS: Duration = Duration::from_secs(40);
 
 fn stored(crd: &CustomResourceDefinition) -> Vec<String> {
     crd.status.as_ref().and_then(|status| status.stored_versions.clone()).unwrap_or_default()
@@ -126,44 +131,51 @@ async fn without_the_webhook_nothing_is_lost_and_others_go_on() {
     let done = test
         .run(async |test| -> Outcome {
             remove_crd(&test.client).await?;
+            apply_crd(test, Stage::First).await?;
+            let web = Instance::create(test, V1alpha1, "web", json!({ "replicas": 1 })).await?;
             install(test, V1alpha2).await?;
-            apply_crd(test, Stage::Second).await?;
-            let web = Instance::create(test, V1alpha2, "web", json!({ "replicas": 1 })).await?;
+            apply_crd(test, Stage::Transition).await?;
+            readable(&web, V1alpha2).await?;
             web.healthy().await?;
-            until("v1alpha1 to be readable", LIMIT, async || Ok(web.get(V1alpha1).await.map(drop).map_err(|e| e.to_string()))).await?;
+            let before = web.get(V1alpha1).await?;
 
-            // The certificate is lost: it is issued anew, and conversion works again.
+            // Even the certificate is lost with the operator.
+            scale_operator(test, 0).await?;
             test.api::<Secret>().delete("nginx-operator-webhook", &DeleteParams::default()).await?;
-            test.kubectl(&["scale", "deployment/nginx-operator", "--replicas=0"]).await?;
-            test.kubectl(&["wait", "--for=delete", "pod", "-l", "name=nginx-operator", "--timeout=60s"]).await?;
 
-            let error = web.get(V1alpha1).await.expect_err("there is no webhook").to_string();
+            let error = web.get(V1alpha2).await.expect_err("there is no webhook").to_string();
             assert!(error.contains("conversion webhook"), "{error}");
-            assert!(web.get(V1alpha2).await.is_ok(), "the stored version needs no webhook");
-            // Garbage of others is still collected.
+            let still = web.get(V1alpha1).await?;
+            assert_eq!(still.data["spec"], before.data["spec"], "the stored version needs no webhook");
+            // Garbage of others is still collected, also once the collector has looked for new resources.
             let configs: Api<ConfigMap> = test.api();
-            let owner = configs.create(&PostParams::default(), &config("owner", None)).await?;
-            configs.create(&PostParams::default(), &config("owned", Some(&owner))).await?;
-            configs.delete("owner", &DeleteParams::background()).await?;
-            gone(&configs, "owned", LIMIT).await?;
+            let began = Instant::now();
+            while began.elapsed() < COLLECTOR_LOOKS {
+                let owner = configs.create(&PostParams::default(), &config("owner", None)).await?;
+                configs.create(&PostParams::default(), &config("owned", Some(&owner))).await?;
+                configs.delete("owner", &DeleteParams::background()).await?;
+                gone(&configs, "owned", LIMIT).await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
 
-            test.kubectl(&["scale", "deployment/nginx-operator", "--replicas=2"]).await?;
-            let back = until("conversion to work again", LIMIT, async || Ok(web.get(V1alpha1).await.map_err(|e| e.to_string()))).await?;
-            assert_eq!(back.data["spec"]["port"], 80);
+            scale_operator(test, 2).await?;
+            let back = readable(&web, V1alpha2).await?;
+            assert_eq!(back.data["spec"]["ports"], json!([{ "name": "http", "port": 80 }]));
             web.says(READY, "True", reason::RECONCILED).await?;
 
             // A certificate that lives half a minute is renewed in time, again and again.
             let args = r#"[{"op":"replace","path":"/spec/template/spec/containers/0/command","value":["nginx-operator","run","--certificate-seconds=30"]}]"#;
+            scale_operator(test, 0).await?;
             test.api::<Secret>().delete("nginx-operator-webhook", &DeleteParams::default()).await?;
             test.kubectl(&["patch", "deployment/nginx-operator", "--type=json", "-p", args]).await?;
-            test.kubectl(&["rollout", "status", "deployment/nginx-operator", "--timeout=120s"]).await?;
-            let first = certificate(test).await?;
-            let began = std::time::Instant::now();
+            scale_operator(test, 2).await?;
+            readable(&web, V1alpha2).await?;
+            let mut last = certificate(test).await?;
+            let began = Instant::now();
             let mut renewals = 0;
-            let mut last = first;
             while renewals < 2 {
                 assert!(began.elapsed() < LIMIT, "{renewals} renewals");
-                web.get(V1alpha1).await?;
+                web.get(V1alpha2).await?;
                 let now = certificate(test).await?;
                 renewals += usize::from(now != last);
                 last = now;
@@ -174,6 +186,13 @@ async fn without_the_webhook_nothing_is_lost_and_others_go_on() {
         .await;
     clean(&lab.client().await.unwrap(), &name).await.unwrap();
     done.unwrap();
+}
+
+async fn readable(instance: &Instance<'_>, version: Version) -> Outcome<DynamicObject> {
+    let read = until("the instance to be readable", LIMIT, async || {
+        Ok(instance.get(version).await.map_err(|error| error.to_string()))
+    });
+    Ok(read.await?)
 }
 
 async fn certificate(test: &TestNamespace<'_>) -> Outcome<Vec<u8>> {

@@ -23,6 +23,13 @@ enum Act {
         whom: Option<usize>,
         stale: bool,
     },
+    /// A backup of that version is to be restored; whether it can be read is another question.
+    Restore {
+        version: &'static str,
+        bad: bool,
+    },
+    /// The request is taken off the EtcdCluster.
+    Withdraw,
     /// Another operator plans, and does not act yet.
     RivalPlans,
     RivalActs,
@@ -61,6 +68,9 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (0usize..4).prop_map(Act::Crash),
         4 => (any::<bool>(), prop::option::of(0usize..7), any::<bool>())
             .prop_map(|(no_members, whom, stale)| Act::Deaf { no_members, whom, stale }),
+        3 => (prop::sample::select(&VERSIONS[..]), prop::bool::weighted(0.3))
+            .prop_map(|(version, bad)| Act::Restore { version, bad }),
+        1 => Just(Act::Withdraw),
         2 => Just(Act::RivalPlans),
         2 => Just(Act::RivalActs),
     ]
@@ -77,6 +87,10 @@ fn perform(world: &mut World, rival: &mut Option<Intent>, act: &Act) {
         Act::BadImage(version) => drop(world.bad_images.insert(version.parse().unwrap())),
         Act::BadTemplate(template) => drop(world.bad_templates.insert((*template).to_owned())),
         Act::Paused(paused) => world.spec.paused = *paused,
+        Act::Restore { version, bad } => {
+            world.ask_for_restore(Backup { index: 5, version: version.parse().unwrap(), bad: *bad });
+        }
+        Act::Withdraw => world.spec.restore = None,
         Act::RivalPlans => *rival = Some(world.intend(&glitch)),
         Act::RivalActs => {
             let round = rival.take().map(|intent| world.rival_acts(&intent));
@@ -125,6 +139,10 @@ fn assert_converges(world: &mut World) {
             let agreed = world.clusters[&world.recorded.cluster.unwrap()].agreed;
             let newer = VERSIONS.iter().find(|v| v.parse::<Version>().unwrap().minor == agreed).unwrap();
             (*newer).clone_into(&mut world.spec.version);
+        }
+        // A restore into nothing that failed leaves nothing: somebody decides to begin empty.
+        if round.plan.rule == Rule::Restore && round.plan.why.contains("nothing but a restore that failed") {
+            world.spec.restore = None;
         }
         if round.plan.rule == Rule::QuorumLost && !world.recoverable() && round.plan.actions.is_empty() {
             return;

@@ -1,6 +1,7 @@
 //! Stories that the simulated world must tell: fixed ones, and random ones.
 
 mod chance;
+mod restores;
 mod stories;
 
 use super::*;

@@ -26,7 +26,6 @@ impl Hands<'_> {
         let url = self.seen.zone.peer_url(name.as_str());
         match voter.add_member(vec![url], learner).await {
             Ok(added) => {
-                self.memory.just_added.insert(added.id);
                 self.members.extend(named(vec![added], &self.seen.zone));
                 Ok(Outcome::Done)
             }
@@ -82,12 +81,11 @@ impl Hands<'_> {
 
     /// Asked just before its empty pod is created: a member that ever ran must not start on nothing, whoever planned it
     /// and however long ago. Without a leader too, since the second of two voters is needed to make one.
-    pub(super) async fn never_started(&self, id: MemberId) -> bool {
+    pub(super) async fn never_started(&self, name: &Name) -> bool {
         let asked = self.seen.links.values().map(etcd::Member::hearsay);
-        let lists = join_all(asked).await.into_iter().filter_map(Result::ok);
-        let known: Vec<_> =
-            lists.flat_map(|list| named(list, &self.seen.zone)).filter(|member| member.id == id).collect();
-        !known.is_empty() && known.iter().all(|member| !member.started)
+        let lists: Vec<_> = join_all(asked).await.into_iter().filter_map(Result::ok).collect();
+        let known = lists.iter().flat_map(|list| named(list.clone(), &self.seen.zone));
+        !lists.is_empty() && known.into_iter().all(|member| member.name != *name || !member.started)
     }
 
     pub(super) async fn voter(&self) -> Result<etcd::Member, Outcome> {

@@ -62,13 +62,17 @@ impl Hands<'_> {
         name: &Name,
         version: Version,
         peers: &[Peer],
+        joining: &[Name],
     ) -> Result<Outcome, ApplyError> {
         let claim = match self.claim("CreateMember", name).await? {
             Ok(claim) => claim,
             Err(outcome) => return Ok(outcome),
         };
+        let joining: Vec<_> =
+            joining.iter().map(|name| (name.as_str(), self.seen.zone.peer_url(name.as_str()))).collect();
         let peers = peers.iter().map(|peer| (peer.name.as_str(), peer.url.as_str()));
-        let peers = api::names::initial_cluster(peers);
+        let joining = joining.iter().map(|(name, url)| (*name, url.as_str()));
+        let peers = api::names::initial_cluster(peers.chain(joining));
         self.create_pod(
             "CreateMember",
             name,
@@ -93,7 +97,7 @@ impl Hands<'_> {
         self.create("CheckImage", &pod).await
     }
 
-    async fn create_pod(
+    pub(super) async fn create_pod(
         &mut self,
         step: &'static str,
         name: &Name,
@@ -117,7 +121,7 @@ impl Hands<'_> {
     }
 
     /// The UID of the member's claim, which is made if it is not there; none for a cluster without volumes.
-    async fn claim(
+    pub(super) async fn claim(
         &mut self,
         step: &'static str,
         member: &Name,
@@ -170,7 +174,7 @@ impl Hands<'_> {
     }
 
     /// The patch names a UID, and the API server refuses it for a pod of another.
-    async fn patch_pod(
+    pub(super) async fn patch_pod(
         &mut self,
         step: &'static str,
         name: &Name,
@@ -258,7 +262,7 @@ impl Hands<'_> {
 }
 
 /// A random UUID, never used twice.
-fn uuid() -> String {
+pub(super) fn uuid() -> String {
     let bytes: [u8; 16] = rand::random();
     let (time, version) = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62), 4 << 76 | 2 << 62);
     let hex = format!("{:032x}", time | version);

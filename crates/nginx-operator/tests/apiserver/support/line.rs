@@ -8,7 +8,9 @@ use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::rough::{rough, smooth};
+use super::rough::{rough, smooth, unknown};
+
+const MIGRATOR: &str = "/storagemigration.k8s.io/";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -35,6 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     fault: Option<Fault>,
+    migrator_hidden: bool,
     writes: usize,
     requests: Vec<String>,
 }
@@ -43,6 +46,13 @@ impl Line {
     pub fn new(fault: Fault) -> Self {
         let line = Self::default();
         line.0.state.lock().unwrap().fault = Some(fault);
+        line
+    }
+
+    /// To an API server that does not know `StorageVersionMigration`s.
+    pub fn without_migrator(fault: Fault) -> Self {
+        let line = Self::new(fault);
+        line.0.state.lock().unwrap().migrator_hidden = true;
         line
     }
 
@@ -65,6 +75,9 @@ impl Line {
                 let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
                 if let Some(Fault::Refuse(_)) = hit {
                     return Err(BoxError::from("refused by the test"));
+                }
+                if line.0.state.lock().unwrap().migrator_hidden && request.uri().path().contains(MIGRATOR) {
+                    return Ok(unknown());
                 }
                 let answer = inner.send(request).await.map_err(BoxError::from);
                 match hit {

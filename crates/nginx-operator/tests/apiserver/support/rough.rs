@@ -46,6 +46,18 @@ pub fn rough(response: Response<Body>) -> Response<AnyBody> {
     Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }
 
+/// The answer to a question about a resource that is not served.
+pub fn unknown() -> Response<AnyBody> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "the server could not find the requested resource",
+    });
+    let body = Body::from(status.to_string().into_bytes());
+    let mut response = smooth(Response::new(body));
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    response
+}
+
 fn gone() -> Vec<u8> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,

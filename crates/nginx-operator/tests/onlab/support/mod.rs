@@ -77,6 +77,16 @@ pub async fn install(test: &TestNamespace<'static>, newest: Version) -> Outcome 
     Ok(())
 }
 
+/// Scales the operator itself, and waits until it is so.
+pub async fn scale_operator(test: &TestNamespace<'_>, replicas: u8) -> Outcome {
+    test.kubectl(&["scale", "deployment/nginx-operator", &format!("--replicas={replicas}")]).await?;
+    if replicas == 0 {
+        test.kubectl(&["wait", "--for=delete", "pod", "-l", "name=nginx-operator", "--timeout=60s"]).await?;
+    }
+    test.kubectl(&["rollout", "status", "deployment/nginx-operator", "--timeout=120s"]).await?;
+    Ok(())
+}
+
 /// An instance as its user sees it.
 pub struct Instance<'a> {
     test: &'a TestNamespace<'static>,

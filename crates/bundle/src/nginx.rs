@@ -1,13 +1,13 @@
-//! The releases of this operator, for its bundles and its catalog.
+//! The releases of the nginx operator.
 
 use api::nginx::Version;
 use api::nginx::crd::Stage;
+use nginx_operator::NAME;
+use nginx_operator::manifests::{ManifestError, definition, operator};
 use runtime::client::MINIMUM_VERSION;
 use serde_json::{Value, json};
 
-use crate::NAME;
-use crate::manifests::{ManifestError, definition, operator};
-use crate::olm::{File, Package, Release, bundle, catalog};
+use crate::olm::{Package, Release};
 
 /// A green hexagon with an N.
 const ICON: &str = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCA2NCA2NCI+PHBhdGggZD0iTTMyIDJsMjYgMTV2MzBMMzIgNjIgNiA0N1YxN3oiIGZpbGw9IiMyYTdmNjIiLz48cGF0aCBkPSJNMjIgNDRWMjBoNGwxMiAxNlYyMGg0djI0aC00TDI2IDI4djE2eiIgZmlsbD0iI2ZmZiIvPjwvc3ZnPg==";
@@ -21,22 +21,21 @@ without a lost request and reports its health in conditions, events and metrics.
 
 Install it in the namespace `nginx-operator`: the conversion webhook is looked for there.";
 
-fn package() -> Package {
+pub fn package() -> Package {
     Package {
         name: NAME,
         title: "nginx operator",
         summary: "Deploys nginx, keeps it running and reports its health",
         description: DESCRIPTION,
-        capabilities: "Seamless Upgrades",
         categories: "Networking",
         keywords: &["nginx", "web", "http"],
-        icon: ICON.to_owned(),
+        icon: ICON,
         namespace: NAMESPACE,
         minimum_kubernetes: format!("{MINIMUM_VERSION}.0"),
     }
 }
 
-fn releases() -> Result<Vec<Release>, ManifestError> {
+pub fn releases() -> Result<Vec<Release>, ManifestError> {
     let image = |version| format!("{NAME}:{version}");
     let example = |version: Version, spec: Value| {
         json!({
@@ -50,6 +49,7 @@ fn releases() -> Result<Vec<Release>, ManifestError> {
         Release {
             version: "0.1.0",
             replaces: None,
+            capabilities: "Seamless Upgrades",
             image: image("0.1.0"),
             objects: operator(Version::V1alpha1, NAMESPACE, None)?,
             crds: vec![definition(Stage::First, NAMESPACE)?],
@@ -58,21 +58,11 @@ fn releases() -> Result<Vec<Release>, ManifestError> {
         Release {
             version: "0.2.0",
             replaces: Some("0.1.0"),
+            capabilities: "Seamless Upgrades",
             image: image("0.2.0"),
             objects: operator(Version::V1alpha2, NAMESPACE, None)?,
             crds: vec![definition(Stage::Second, NAMESPACE)?],
             examples: vec![old, new],
         },
     ])
-}
-
-/// Every file of the bundles and of the catalog.
-pub fn files() -> Result<Vec<File>, ManifestError> {
-    let (package, releases) = (package(), releases()?);
-    let mut files = Vec::new();
-    for release in &releases {
-        files.extend(bundle(&package, release, &format!("bundle/{NAME}"))?);
-    }
-    files.push((format!("bundle/catalog/{NAME}/catalog.yaml"), catalog(&package, &releases)?));
-    Ok(files)
 }

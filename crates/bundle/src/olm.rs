@@ -1,8 +1,7 @@
-//! Bundles and catalogs for the Operator Lifecycle Manager, from the manifests of a release. Nothing here knows nginx.
+//! What the Operator Lifecycle Manager wants to read, from the manifests of a release. Nothing here knows which operator.
 
+use nginx_operator::manifests::{ManifestError, yaml};
 use serde_json::{Value, json};
-
-use crate::manifests::{ManifestError, yaml};
 
 /// What a package is, whatever its version.
 pub struct Package {
@@ -10,12 +9,10 @@ pub struct Package {
     pub title: &'static str,
     pub summary: &'static str,
     pub description: &'static str,
-    /// As operatorhub.io calls it.
-    pub capabilities: &'static str,
     pub categories: &'static str,
     pub keywords: &'static [&'static str],
     /// Base64 of an SVG.
-    pub icon: String,
+    pub icon: &'static str,
     pub namespace: &'static str,
     pub minimum_kubernetes: String,
 }
@@ -25,6 +22,8 @@ pub struct Release {
     pub version: &'static str,
     /// The version that it follows: this makes the upgrade path.
     pub replaces: Option<&'static str>,
+    /// Its capability level, as operatorhub.io calls it.
+    pub capabilities: &'static str,
     pub image: String,
     /// Everything that it is installed with, as applied by hand.
     pub objects: Vec<Value>,
@@ -103,7 +102,7 @@ fn csv(package: &Package, release: &Release) -> Value {
             "namespace": "placeholder",
             "annotations": {
                 "alm-examples": json!(release.examples).to_string(),
-                "capabilities": package.capabilities,
+                "capabilities": release.capabilities,
                 "categories": package.categories,
                 "containerImage": release.image,
                 "description": package.summary,
@@ -200,7 +199,7 @@ fn versions(crd: &Value) -> Vec<&str> {
     all.filter_map(|version| version["name"].as_str()).collect()
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 

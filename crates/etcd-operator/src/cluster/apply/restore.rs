@@ -1,0 +1,71 @@
+//! Steps of a restore.
+
+use api::v1beta2::{MembersStatus, RestoreProgress, RestoreRequest, RestoreStage};
+use domain::{ClusterId, Name, Restore, Stage, Uid, Version};
+use kube::api::Patch;
+use resources::Bootstrap;
+
+use super::objects::uuid;
+use super::{ApplyError, Hands, Outcome};
+
+impl Hands<'_> {
+    /// What status says of this restore; what was found in its data stays.
+    pub(super) fn progress(&self, restore: &Restore) -> RestoreProgress {
+        let names = |names: &[Name]| names.iter().map(ToString::to_string).collect();
+        let before = self.status.restore.as_ref().filter(|before| before.uid == restore.request.as_str());
+        let found = before.map(|before| before.restored.clone()).unwrap_or_default();
+        let (stage, message) = match &restore.stage {
+            Stage::Seeding => (RestoreStage::Seeding, String::new()),
+            Stage::Filling => (RestoreStage::Filling, String::new()),
+            Stage::Done => (RestoreStage::Done, String::new()),
+            Stage::Failed(why) => (RestoreStage::Failed, why.clone()),
+        };
+        RestoreProgress {
+            uid: restore.request.to_string(),
+            seed: restore.seed.to_string(),
+            restored: if self.seen.restored.is_empty() { found } else { self.seen.restored.clone() },
+            replaced: names(&restore.replaced),
+            stage,
+            message,
+        }
+    }
+
+    /// One write: who reads status sees the cluster of before or the restored one, never a mixture.
+    pub(super) async fn swap_cluster(
+        &mut self,
+        id: ClusterId,
+        version: Version,
+        restore: &Restore,
+    ) -> Result<Outcome, ApplyError> {
+        let progress = self.progress(restore);
+        self.status.cluster_id = id.to_string();
+        self.status.seed = restore.seed.to_string();
+        self.status.members =
+            MembersStatus { unready: vec![restore.seed.to_string()], ..MembersStatus::default() };
+        self.status.current_version = version.to_string();
+        self.status.restore = Some(progress);
+        self.record("SwapCluster").await
+    }
+
+    pub(super) async fn create_restored_seed(
+        &mut self,
+        name: &Name,
+        version: Version,
+    ) -> Result<Outcome, ApplyError> {
+        const STEP: &str = "CreateRestoredSeed";
+        let Ok(Some(request)) = RestoreRequest::on(self.cluster) else {
+            return Ok(Outcome::Stale("the request for a restore is gone".into()));
+        };
+        let claim = match self.claim(STEP, name).await? {
+            Ok(claim) => claim,
+            Err(outcome) => return Ok(outcome),
+        };
+        let bootstrap = Bootstrap::Restore { request: &request, token: &uuid() };
+        self.create_pod(STEP, name, version, bootstrap, claim.as_deref()).await
+    }
+
+    pub(super) async fn stop_serving(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {
+        let patch = Patch::Merge(resources::stop_serving_patch(uid.as_str()));
+        self.patch_pod("StopServing", name, &patch).await
+    }
+}

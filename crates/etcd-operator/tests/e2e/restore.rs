@@ -1,0 +1,312 @@
+//! Restores: what a backup holds comes back whole, and a restore that cannot be done changes nothing.
+
+mod bucket;
+mod writes;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use api::conditions::ConditionStatus;
+use api::v1beta2::EtcdRestore;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, PostParams};
+use lab::kit::{TestNamespace, gone, shared_lab, wait_for};
+use lab::wait::until;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::heal::volume;
+use crate::support::{Cluster, LIMIT, Operator, Outcome, stays};
+use bucket::Bucket;
+use writes::Writes;
+
+const VERSION: &str = "3.5.16";
+const NAME: &str = "c";
+/// The program under test, as the lab's registry has it.
+const IMAGE: &str = "--image=quay.io/coreos/etcd-operator:latest";
+
+/// The operator as one process of two controllers, its image where kubelets find it.
+fn operator(test: &TestNamespace<'_>) -> Outcome<Operator> {
+    test.lab.publish(Path::new(env!("CARGO_BIN_EXE_etcd-operator")))?;
+    Operator::start_with(test, &["--controllers=cluster,restore", IMAGE])
+}
+
+fn restores(test: &TestNamespace<'_>) -> Api<EtcdRestore> {
+    test.api()
+}
+
+/// Creates an EtcdRestore from the bucket's object, in the place of the one before.
+async fn ask(test: &TestNamespace<'_>, object: &str, more: Value) -> Outcome {
+    let mut spec = json!({
+        "etcdCluster": {"name": NAME}, "backupStorageType": "S3",
+        "s3": {"path": object, "awsSecret": bucket::SECRET},
+    });
+    merge(&mut spec, more);
+    let restore: EtcdRestore = serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",
+        "metadata": {"name": NAME}, "spec": spec,
+    }))?;
+    let api = restores(test);
+    if api.get_opt(NAME).await?.is_some() {
+        api.delete(NAME, &DeleteParams::default()).await?;
+        gone(&api, NAME, LIMIT).await?;
+    }
+    api.create(&PostParams::default(), &restore).await?;
+    Ok(())
+}
+
+fn merge(spec: &mut Value, more: Value) {
+    if let (Value::Object(spec), Value::Object(more)) = (spec, more) {
+        spec.extend(more);
+    }
+}
+
+async fn ended(test: &TestNamespace<'_>) -> Outcome<EtcdRestore> {
+    let over =
+        |restore: &EtcdRestore| restore.status.as_ref().is_some_and(|status| status.finished.is_some());
+    Ok(wait_for(&restores(test), NAME, LIMIT, "to end", over).await?)
+}
+
+async fn succeeds(test: &TestNamespace<'_>) -> Outcome<EtcdRestore> {
+    let restore = ended(test).await?;
+    let status = restore.status.clone().unwrap_or_default();
+    if !status.succeeded {
+        return Err(format!("{}: {}", status.phase, status.reason).into());
+    }
+    let (backup, restored) = (status.backup.unwrap_or_default(), status.restored.unwrap_or_default());
+    assert_eq!((backup.digest.as_str(), backup.keys), (restored.digest.as_str(), restored.keys));
+    assert!(!backup.digest.is_empty());
+    Ok(restore)
+}
+
+/// Failed, for a reason with these words, and the cluster is as it was.
+async fn fails(cluster: &Cluster<'_>, words: &str) -> Outcome<EtcdRestore> {
+    let restore = ended(cluster.test).await?;
+    let status = restore.status.clone().unwrap_or_default();
+    println!("{}: {}", status.phase, status.reason);
+    let as_told = !status.succeeded && status.phase == "Failed" && status.reason.contains(words);
+    if as_told { Ok(restore) } else { Err(format!("{status:?}, expected {words:?}").into()) }
+}
+
+async fn at(test: &TestNamespace<'_>, phase: &str) -> Outcome {
+    let there = |restore: &EtcdRestore| {
+        restore.status.as_ref().is_some_and(|status| status.phase == phase || status.finished.is_some())
+    };
+    wait_for(&restores(test), NAME, LIMIT, &format!("to be {phase}"), there).await?;
+    Ok(())
+}
+
+fn spec(version: &str, on_volumes: bool) -> Value {
+    let mut spec = json!({"size": 3, "version": version});
+    if on_volumes {
+        spec["pod"] = json!({"persistentVolumeClaimSpec": volume()});
+    }
+    spec
+}
+
+#[rstest]
+#[case::on_empty_dirs("loss", false)]
+#[case::on_volumes("loss-pv", true)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_majority_comes_back_from_a_backup(#[case] prefix: &str, #[case] on_volumes: bool) {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, prefix).await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = operator(test)?;
+        let bucket = Bucket::open(test).await?;
+        let cluster = Cluster::create(test, NAME, spec(VERSION, on_volumes)).await?;
+        cluster.settled(3, VERSION).await?;
+        let writes = Writes::start(&cluster);
+        let promised = writes.some(200).await?;
+        let object = bucket.save(&cluster, "backup").await?;
+        writes.some(50).await?;
+        lose_two(&cluster, on_volumes).await?;
+        writes.stop().await?;
+        let before = (cluster.get().await?, cluster.footprints().await?);
+
+        ask(test, &object, json!({})).await?;
+        let refused = fails(&cluster, "newer than the backup").await?.status.unwrap_or_default();
+        let survivor = refused.survivors.first().ok_or("no survivor was saved")?;
+        assert!(survivor.dropped >= 50, "{survivor:?}");
+        bucket.holds(&survivor.saved_to).await?;
+        let now = (cluster.get().await?, cluster.footprints().await?);
+        assert_eq!((before.0.metadata.annotations, &before.1), (now.0.metadata.annotations, &now.1));
+
+        let asked = Instant::now();
+        ask(test, &object, json!({"force": true})).await?;
+        first_write(&cluster).await?;
+        println!(
+            "{prefix}: first write accepted {:.1} s after the EtcdRestore",
+            asked.elapsed().as_secs_f64()
+        );
+        succeeds(test).await?;
+        println!("{prefix}: full after {:.1} s", asked.elapsed().as_secs_f64());
+        cluster.settled(3, VERSION).await?;
+        writes::all_there(&cluster, promised).await?;
+        let status = cluster.get().await?.status.unwrap_or_default();
+        assert_ne!(status.cluster_id, before.0.status.unwrap_or_default().cluster_id);
+        assert!(writes::revision(&cluster).await? > 1_000_000_000, "watchers see revisions go on");
+        until("what was replaced to go", LIMIT, async || {
+            let left = cluster.footprints().await.map_err(|error| lab::Error::other("pods", error))?;
+            let old: Vec<_> = left.keys().filter(|name| before.1.contains_key(*name)).collect();
+            Ok(if old.is_empty() { Ok(()) } else { Err(format!("{old:?}")) })
+        })
+        .await?;
+        let again = Writes::start(&cluster);
+        again.some(100).await?;
+        again.stop().await
+    })
+    .await
+    .unwrap();
+}
+
+/// Two of three, pods and data, while clients write.
+async fn lose_two(cluster: &Cluster<'_>, on_volumes: bool) -> Outcome {
+    let names: Vec<String> = cluster.pod_names().await?.into_iter().take(2).collect();
+    if on_volumes {
+        let mut delete = vec!["delete", "pvc", "--wait=false"];
+        delete.extend(names.iter().map(String::as_str));
+        cluster.test.kubectl(&delete).await?;
+    }
+    let mut delete = vec!["delete", "pod", "--wait=false", "--grace-period=1"];
+    delete.extend(names.iter().map(String::as_str));
+    cluster.test.kubectl(&delete).await?;
+    let lost = |status: &api::EtcdClusterStatus| {
+        let lost = status.conditions.iter().find(|condition| condition.type_ == "QuorumLost");
+        lost.is_some_and(|lost| lost.status == ConditionStatus::True && lost.message.contains("EtcdRestore"))
+    };
+    cluster.says("to tell that quorum is lost for good", LIMIT, lost).await?;
+    Ok(())
+}
+
+/// Accepted by whoever serves clients now.
+async fn first_write(cluster: &Cluster<'_>) -> Outcome {
+    until("a write to be accepted", LIMIT, async || {
+        let put = writes::put(cluster, "first", "write").await;
+        Ok(put.map_err(|error| error.to_string()))
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_restored_leaves_everything_as_it_was() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "damaged").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = operator(test)?;
+        let bucket = Bucket::open(test).await?;
+        let cluster = Cluster::create(test, NAME, spec(VERSION, false)).await?;
+        cluster.settled(3, VERSION).await?;
+        let writes = Writes::start(&cluster);
+        writes.some(100).await?;
+        let object = bucket.save(&cluster, "backup").await?;
+        let before = cluster.footprints().await?;
+
+        ask(test, &object, json!({})).await?;
+        fails(&cluster, "is healthy").await?;
+        let good = bucket.read(&object).await?;
+        for (name, bytes, words) in bucket::damages(&good) {
+            let object = bucket.put(name, bytes).await?;
+            ask(test, &object, json!({"force": true})).await?;
+            fails(&cluster, words).await.map_err(|error| format!("{name}: {error}"))?;
+        }
+        let s3 = |path: &str, secret: &str, endpoint: &str| {
+            json!({"force": true, "s3": {"path": path, "awsSecret": secret, "endpoint": endpoint}})
+        };
+        bucket.bad_secrets(test).await?;
+        for (more, words) in [
+            (s3("mybucket/nothing-here", bucket::SECRET, ""), "there is no"),
+            (s3("nobodys/backup", bucket::SECRET, ""), "there is no bucket"),
+            (s3(&object, "nobody", ""), "there is no Secret"),
+            (s3(&object, "wrong", ""), "refused"),
+            (s3(&object, "half", ""), "credentials"),
+            (s3(&object, bucket::SECRET, "http://127.0.0.1:9"), "cannot be reached"),
+        ] {
+            ask(test, &object, more.clone()).await?;
+            fails(&cluster, words).await.map_err(|error| format!("{more}: {error}"))?;
+        }
+        stays("the cluster", Duration::from_secs(3), async || Ok(cluster.footprints().await? == before)).await?;
+        assert_eq!(cluster.get().await?.annotations().get(api::annotations::RESTORE), None);
+        writes.stop().await?;
+        cluster.settled(3, VERSION).await?;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[rstest]
+#[case::oldest("v31", "3.1.10", "3.1.10")]
+#[case::without_learners("v33", "3.3.12", "3.3.12")]
+#[case::newest("v36", "3.6.16", "3.6.16")]
+#[case::upgraded("v34", "3.4.15", "3.5.16")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn into_a_cluster_that_is_not_there(#[case] prefix: &str, #[case] made_by: &str, #[case] into: &str) {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, prefix).await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = operator(test)?;
+        let bucket = Bucket::open(test).await?;
+        let cluster = Cluster::create(test, NAME, json!({"size": 1, "version": made_by})).await?;
+        cluster.settled(1, made_by).await?;
+        let writes = Writes::start(&cluster);
+        let promised = writes.some(100).await?;
+        writes.stop().await?;
+        let object = bucket.save(&cluster, "backup").await?;
+        cluster.api().delete(NAME, &DeleteParams::default()).await?;
+        gone(&cluster.api(), NAME, LIMIT).await?;
+
+        let template = json!({"size": 3, "version": into});
+        let more = if made_by == into { json!({}) } else { json!({"clusterTemplate": template}) };
+        let size = if made_by == into { 1 } else { 3 };
+        ask(test, &object, more).await?;
+        succeeds(test).await?;
+        cluster.settled(size, into).await?;
+        writes::all_there(&cluster, promised).await?;
+        first_write(&cluster).await
+    })
+    .await
+    .unwrap();
+}
+
+#[rstest]
+#[case::while_it_reads("op-read", "Verifying", false)]
+#[case::while_the_seed_is_made("op-seed", "Seeding", false)]
+#[case::while_the_cluster_grows("op-fill", "Filling", false)]
+#[case::the_seed_itself("seed", "Seeding", true)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_in_the_middle(#[case] prefix: &str, #[case] phase: &str, #[case] seed: bool) {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, prefix).await.unwrap();
+    test.run(async |test| -> Outcome {
+        let mut operator = operator(test)?;
+        let bucket = Bucket::open(test).await?;
+        let cluster = Cluster::create(test, NAME, json!({"size": 1, "version": VERSION})).await?;
+        cluster.settled(1, VERSION).await?;
+        let writes = Writes::start(&cluster);
+        let promised = writes.some(100).await?;
+        writes.stop().await?;
+        let object = bucket.save(&cluster, "backup").await?;
+        cluster.edit(json!({"size": 2})).await?;
+        cluster.settled(2, VERSION).await?;
+        ask(test, &object, json!({"force": true})).await?;
+        at(test, phase).await?;
+        if seed {
+            let named = |status: &api::EtcdClusterStatus| status.restore.is_some();
+            let status = cluster.says("to name its seed", LIMIT, named).await?;
+            let seed = status.restore.map(|restore| restore.seed).unwrap_or_default();
+            until("the seed's pod to be deleted", LIMIT, async || {
+                Ok(test.kubectl(&["delete", "pod", "--wait=false", &seed]).await.map_err(|e| e.to_string()))
+            })
+            .await?;
+        } else {
+            operator.restart()?;
+        }
+        succeeds(test).await?;
+        cluster.settled(2, VERSION).await?;
+        writes::all_there(&cluster, promised).await
+    })
+    .await
+    .unwrap();
+}
