@@ -43,7 +43,13 @@ impl StoreError {
         if said(&["NoSuchBucket", "ContainerNotFound", "bucket does not exist"]) {
             return Self::NoBucket { place };
         }
-        if said(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidAuthenticationInfo"]) {
+        // The last is how versitygw says the first.
+        if said(&[
+            "InvalidAccessKeyId",
+            "SignatureDoesNotMatch",
+            "InvalidAuthenticationInfo",
+            "XAdminUserNotFound",
+        ]) {
             return Self::Denied { place, why: innermost(cause) };
         }
         if io_cause(cause).is_some_and(|io| io.kind() == io::ErrorKind::StorageFull) {
