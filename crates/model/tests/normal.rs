@@ -8,7 +8,13 @@ proptest! {
 
     #[test]
     fn what_follows_is_the_same(nth in any::<prop::sample::Index>(), picks in prop::collection::vec(any::<prop::sample::Index>(), 1..60)) {
-        let questions = questions::all(Bounds::Standard);
+        let mut questions = questions::all(Bounds::Standard);
+        // From nothing, on one node: nodes that are alike change places, and a number means another one then.
+        questions.retain(|question| question.world.pods.is_empty());
+        for question in &mut questions {
+            let first = question.world.nodes.pop_first();
+            question.world.nodes = first.into_iter().collect();
+        }
         let question = nth.get(&questions);
         let (mut raw, mut normal) = (question.world.clone(), question.world.clone());
         for pick in picks {

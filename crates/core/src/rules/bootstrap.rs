@@ -207,7 +207,7 @@ mod tests {
     #[case::others_waited_for_the_seed(
         started,
         wait_in_line,
-        "record cluster 1, mark a disarm serve, client"
+        "mark a disarm serve, record cluster 1, client"
     )]
     #[case::bad_version(nothing, |s: &mut Scene| s.want("3.5.1"), "stuck")]
     #[case::unreadable_version(nothing, |s: &mut Scene| s.want("three"), "stuck")]

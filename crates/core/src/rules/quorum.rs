@@ -244,7 +244,7 @@ mod tests {
     fn a_second_voter_that_can_never_start_is_made_anew(#[case] peers: &str, #[case] says: &str) {
         let mut scene = healthy("ab");
         scene.member("b").started = false;
-        scene.seen.hearsay[1].started = false;
+        (scene.seen.hearsay[0].started, scene.seen.hearsay[1].started) = (true, false);
         scene.pod("b").armed = true;
         scene.pod("b").peers = peers.chars().map(|name| name.to_string().into()).collect();
         scene.crash("b", 1);
