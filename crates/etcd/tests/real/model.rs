@@ -171,12 +171,11 @@ impl Both {
             Change::Add { learner } => {
                 // The twin is there if the simulated one was added.
                 let spare;
-                let url = match expected {
-                    Ok(()) => self.twins.last().unwrap().place.peer_url(),
-                    Err(_) => {
-                        spare = Place::new("refused").unwrap();
-                        spare.peer_url()
-                    }
+                let url = if expected.is_ok() {
+                    self.twins.last().unwrap().place.peer_url()
+                } else {
+                    spare = Place::new("refused").unwrap();
+                    spare.peer_url()
                 };
                 let added = self
                     .agree(expected, async |member: &Member| {
