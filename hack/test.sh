@@ -63,7 +63,7 @@ if [ ${#broken[@]} -eq 0 ]; then
   suite "nginx operator, real API server" $tests --test apiserver
   suite "nginx operator on the lab" $tests --test onlab -- --test-threads=2
   suite "the lab itself" $tests --test cluster --test faults --test lifecycle --test programs --test leftovers
-  suite "scenarios" $tests --test e2e -- --test-threads=2 life:: scale:: rollout:: tutorial:: heal:: quorum:: operator::
+  suite "scenarios" $tests --test e2e -- --test-threads=2
   suite "demo" env FAST=1 NAME="${LAB_TEST_NAME}demo" hack/demo.sh
 fi
 
