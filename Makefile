@@ -25,6 +25,12 @@ build: ## Build all programs, as tests use them
 test: ## Run all tests: lint, unit, real API server, whole lab; installs what it needs (root)
 	hack/test.sh
 
+.PHONY: prove
+prove: ## Ask the model checker with large bounds, and show that it catches every mutant (an hour or so)
+	cargo build -p model
+	target/debug/prove ask --large --threads 2
+	hack/mutants.sh
+
 .PHONY: scenarios
 scenarios: ## Run every scenario of both operators on the lab, the long ones and the ones under work too (root)
 	cargo build --workspace --bins

@@ -3,6 +3,8 @@
 //! Each kind of name that others may rely on lives in one module: [`labels`], [`annotations`] and [`names`]. The CRDs in
 //! `deploy/crds` are made from the types by `cargo run -p api --example crds -- .`.
 
+#![allow(clippy::duplicated_attributes, reason = "two printer columns may be of one type")]
+
 pub mod annotations;
 pub mod conditions;
 pub mod crd;

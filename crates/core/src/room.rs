@@ -81,9 +81,14 @@ impl<'a> View<'a> {
     }
 }
 
-/// How many pods may wait at once, if so many members are missing.
-pub fn places(missing: usize, several: bool) -> usize {
-    if several { missing } else { missing.min(AHEAD) }
+/// How many pods may wait at once, if so many members are missing. Without learners they come one after the other, each
+/// when the one before runs: every joiner is a voter from the start.
+pub fn places(missing: usize, learner: bool, several: bool) -> usize {
+    match (learner, several) {
+        (_, true) => missing,
+        (true, false) => missing.min(AHEAD),
+        (false, false) => missing.min(1),
+    }
 }
 
 /// Pods for members to come. They join at once where etcd can, or else one after the other, after all in `before`.

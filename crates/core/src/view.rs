@@ -92,6 +92,12 @@ impl Pod {
         self.phase == PodPhase::Pending && placed && self.waiting.is_none() && !self.deleting
     }
 
+    /// Its `--initial-cluster` names these, no more and no less.
+    pub(crate) fn knows(&self, members: &[Member]) -> bool {
+        let listed: BTreeSet<_> = members.iter().map(|member| &member.name).collect();
+        self.peers.iter().collect::<BTreeSet<_>>() == listed
+    }
+
     pub(crate) fn image_fails(&self) -> bool {
         self.waiting.as_deref().is_some_and(|reason| IMAGE_REASONS.contains(&reason))
     }

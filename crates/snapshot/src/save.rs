@@ -74,9 +74,14 @@ pub async fn save(
     progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<(Place, Manifest), SaveError> {
     let started = Timestamp::now();
-    let swept = sweep(place, &meta.owner_uid).await?;
-    if swept > 0 {
-        tracing::info!(%place, swept, "uploads that were cut short are cleaned up");
+    match sweep(place, &meta.owner_uid).await {
+        Ok(0) => {}
+        Ok(swept) => tracing::info!(%place, swept, "uploads that were cut short are cleaned up"),
+        // A backup needs no right to list.
+        Err(error @ StoreError::Denied { .. }) => {
+            tracing::warn!(%error, "uploads that were cut short cannot be looked for");
+        }
+        Err(error) => return Err(error.into()),
     }
     let (candidate, revision, freshness) = match from {
         From::Cluster(endpoints) => {

@@ -52,7 +52,8 @@ enum Way {
 impl Upload {
     pub(crate) async fn begin(place: &Place, owner_uid: &str) -> Result<Self, StoreError> {
         let replaces = match place.size().await {
-            Ok(_) => true,
+            // Without the right to list, S3 does not tell what is missing from what is forbidden.
+            Ok(_) | Err(StoreError::Denied { .. }) => true,
             Err(error) if error.is_missing() => false,
             Err(error) => return Err(error),
         };

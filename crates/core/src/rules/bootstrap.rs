@@ -42,9 +42,10 @@ fn first_step(view: &View, version: Version) -> Option<Decision> {
     };
     let mut actions = create_seed(view, name, version);
     // Not on volumes: one whose pod is gone could not be told from what is left of an older cluster.
-    let others = if view.spec.storage == Storage::EmptyDir { view.size() - 1 } else { 0 };
+    let learner = version.has_learners() && view.spec.storage == Storage::EmptyDir;
     let several = version.has_several_learners();
-    let others: Vec<_> = names.take(room::places(others, several)).collect();
+    let others = if learner { room::places(view.size() - 1, learner, several) } else { 0 };
+    let others: Vec<_> = names.take(others).collect();
     actions.extend(room::make_ahead(&others, version, &[], &[name], several).into_iter().map(Action::from));
     Decision::act(format!("nothing of this cluster exists: {name} becomes its seed"), actions)
 }
@@ -93,7 +94,8 @@ fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
     Decision::wait(format!("seed {seed} is starting"))
 }
 
-/// The seed answers as the one member of its cluster: record, disarm, and only then let clients in.
+/// The seed answers as the one member of its cluster: disarm, record, and only then let clients in. The UID that is tested
+/// first keeps an operator that saw an earlier seed from recording a cluster that is no more.
 fn begin(view: &View, pod: &Pod) -> Option<Decision> {
     let status = view.status(&pod.name).filter(|status| status.leader.is_some())?;
     let [member] = view.members() else { return None };
@@ -101,8 +103,8 @@ fn begin(view: &View, pod: &Pod) -> Option<Decision> {
         return None;
     }
     let mut actions = vec![
-        Step::RecordCluster { id: status.cluster },
         Step::MarkPod { name: pod.name.clone(), uid: pod.uid.clone(), disarm: pod.armed, serve: true },
+        Step::RecordCluster { id: status.cluster },
     ];
     if !view.seen.client_service {
         actions.push(Step::EnsureClientService);
@@ -199,12 +201,13 @@ mod tests {
     #[case::fresh(nothing, |_: &mut Scene| {}, "record seed x, headless, seed x 3.5.16, create y 3.5.16 in xy, create z 3.5.16 in xyz")]
     #[case::one_is_enough(nothing, |s: &mut Scene| s.spec.size = 1, "record seed x, headless, seed x 3.5.16")]
     #[case::on_volumes(nothing, |s: &mut Scene| s.spec.storage = Storage::Persistent, "record seed x, headless, seed x 3.5.16")]
+    #[case::one_after_the_other(nothing, |s: &mut Scene| s.want("3.3.12"), "record seed x, headless, seed x 3.3.12")]
     #[case::others_may_join_at_once(nothing, |s: &mut Scene| s.want("3.6.16"), "record seed x, headless, seed x 3.6.16, create y 3.6.16 in xyz, create z 3.6.16 in xyz")]
     #[case::others_wait_for_the_seed(starting, wait_in_line, "wait")]
     #[case::others_waited_for_the_seed(
         started,
         wait_in_line,
-        "record cluster 1, mark a disarm serve, client"
+        "mark a disarm serve, record cluster 1, client"
     )]
     #[case::bad_version(nothing, |s: &mut Scene| s.want("3.5.1"), "stuck")]
     #[case::unreadable_version(nothing, |s: &mut Scene| s.want("three"), "stuck")]
@@ -214,7 +217,7 @@ mod tests {
     #[case::going(starting, |s: &mut Scene| s.pod("a").deleting = true, "wait")]
     #[case::version_corrected(starting, |s: &mut Scene| s.want("3.5.17"), "delete pod a")]
     #[case::template_corrected(starting, |s: &mut Scene| s.spec.template = "t1".into(), "delete pod a")]
-    #[case::healthy(started, |_: &mut Scene| {}, "record cluster 1, mark a disarm serve, client")]
+    #[case::healthy(started, |_: &mut Scene| {}, "mark a disarm serve, record cluster 1, client")]
     #[case::no_leader_yet(started, |s: &mut Scene| s.status("a").leader = None, "wait")]
     #[case::another_pod_answers_at_its_address(started, |s: &mut Scene| s.status("a").member = MemberId(9), "wait")]
     #[case::a_list_of_others(started, |s: &mut Scene| s.member("a").name = "q".into(), "wait")]

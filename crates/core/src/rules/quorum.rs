@@ -82,10 +82,16 @@ fn start_second(view: &View) -> Option<Step> {
             peers: View::peers(&view.seen.hearsay),
             joining: Vec::new(),
         }),
-        // Disarmed, it could only resume, and it never started.
-        Some(pod) if !pod.deleting && (pod.finished() || (!pod.armed && !pod.running())) => Some(delete(pod)),
+        // Disarmed, it could only resume, and it never started; with another list than etcd's it never will.
+        Some(pod) if !pod.deleting && (pod.finished() || (!pod.running() && barred(view, pod))) => {
+            Some(delete(pod))
+        }
         Some(_) => None,
     }
+}
+
+fn barred(view: &View, pod: &Pod) -> bool {
+    !pod.armed || !pod.knows(&view.seen.hearsay)
 }
 
 /// A claim whose pod is gone gets it back. Only claims of known voters, where any are known.
@@ -229,6 +235,20 @@ mod tests {
         scene.seen.hearsay[0].started = true;
         scene.blind();
         change(&mut scene);
+        assert_eq!(scene.ask(unknown), says);
+    }
+
+    #[rstest]
+    #[case::as_listed("ab", "wait")]
+    #[case::a_third_was_removed_meanwhile("abc", "delete pod b")]
+    fn a_second_voter_that_can_never_start_is_made_anew(#[case] peers: &str, #[case] says: &str) {
+        let mut scene = healthy("ab");
+        scene.member("b").started = false;
+        (scene.seen.hearsay[0].started, scene.seen.hearsay[1].started) = (true, false);
+        scene.pod("b").armed = true;
+        scene.pod("b").peers = peers.chars().map(|name| name.to_string().into()).collect();
+        scene.crash("b", 1);
+        scene.blind();
         assert_eq!(scene.ask(unknown), says);
     }
 

@@ -30,12 +30,14 @@ pub fn grow(view: &View, missing: usize) -> Option<Decision> {
     };
     let learner = versions.iter().all(|version| version.has_learners());
     let several = versions.iter().all(|version| version.has_several_learners());
-    if let Some(decision) = make_room(view, missing, several) {
-        return Some(decision);
+    let joining = view.members().iter().find(|member| member.learner || !member.started);
+    if learner || joining.is_none() {
+        let made = make_room(view, room::places(missing, learner, several), several);
+        if made.is_some() {
+            return made;
+        }
     }
-    if let Some(joining) = view.members().iter().find(|member| member.learner || !member.started)
-        && !several
-    {
+    if let Some(joining) = joining.filter(|_| !several) {
         return Decision::wait(format!("a member is to be added once {} has joined", joining.name));
     }
     // The second voter cannot be agreed on before it starts: nothing else leads from one to two without learners.
@@ -62,10 +64,9 @@ pub fn grow(view: &View, missing: usize) -> Option<Decision> {
     )
 }
 
-fn make_room(view: &View, missing: usize, several: bool) -> Option<Decision> {
+fn make_room(view: &View, places: usize, several: bool) -> Option<Decision> {
     let (version, room) = (view.lowest_running()?, view.waiting_room());
-    let wanted = room::places(missing, several).saturating_sub(room.len());
-    let names: Vec<_> = view.unused_names().take(wanted).collect();
+    let names: Vec<_> = view.unused_names().take(places.saturating_sub(room.len())).collect();
     if names.is_empty() {
         return None;
     }
@@ -127,7 +128,9 @@ mod tests {
         s.run_one("b", "3.5.35");
         s.spec.size = 5;
     }, "create x 3.5.35 in abcx, create y 3.5.35 in abcxy")]
+    #[case::one_after_the_other(|s: &mut Scene| { s.run("3.3.12"); s.spec.size = 5; }, "create x 3.3.12 in abcx")]
     #[case::a_voter_of_unknown_version(|s: &mut Scene| { s.silence("c", 1); s.spec.size = 4; }, "wait")]
+    #[case::one_is_joining_with_a_vote(|s: &mut Scene| { s.spec.size = 5; s.list("d"); s.run("3.3.12"); }, "wait")]
     #[case::one_is_joining(|s: &mut Scene| { s.spec.size = 5; s.learner("d"); }, "create x 3.5.16 in abcdx")]
     #[case::name_in_use(|s: &mut Scene| { s.spec.size = 4; s.seen.fresh_names = vec!["a".into(), "y".into()]; }, "create y 3.5.16 in abcy")]
     #[case::newest_that_is_not_leader(|s: &mut Scene| s.spec.size = 2, "remove c, delete pod c")]

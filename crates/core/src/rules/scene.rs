@@ -161,7 +161,8 @@ impl Scene {
 
     /// A pod made for a member that is to be added, on what the others run.
     pub fn held(&mut self, name: &str, peers: &str) {
-        let version = self.with_view(|view| view.lowest_running()).unwrap();
+        let lowest = |view: &View| view.lowest_running();
+        let version = self.with_view(lowest).unwrap();
         let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
         self.seen.claims.extend(claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false }));
         let like = self.seen.pods[0].clone();

@@ -192,13 +192,20 @@ impl World {
         }
     }
 
+    /// A change of membership is an entry like any other: a quorum of the voters so far takes it, with all before it.
+    fn agree(&mut self, id: ClusterId, cluster: &mut Cluster) {
+        let before = self.clusters.get(&id).into_iter().flat_map(Cluster::voters);
+        let voters: Vec<_> = before.filter(|voter| self.member_up(id, voter).is_some()).cloned().collect();
+        self.write(cluster, &voters.iter().collect::<Vec<_>>());
+    }
+
     fn store(&mut self, name: &Name, index: u64) {
         if let Some(Some(disk)) = self.disk_mut(name) {
             disk.index = disk.index.max(index);
         }
     }
 
-    pub(super) fn add_member(&mut self, name: &Name, learner: bool) -> Result<MemberId, Refused> {
+    pub fn add_member(&mut self, name: &Name, learner: bool) -> Result<MemberId, Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
         if cluster.members.iter().any(|member| member.name == *name) {
             return Err(Refused("peer URL already exists"));
@@ -221,17 +228,22 @@ impl World {
             self.law(!pending, || "a voter was added while another had not started".to_owned());
         }
         let new = MemberId(self.next_number());
+        self.agree(id, &mut cluster);
         cluster.members.push(member(new, name, learner));
         self.clusters.insert(id, cluster);
         Ok(new)
     }
 
-    pub(super) fn promote(&mut self, member: MemberId) -> Result<(), Refused> {
+    pub fn promote(&mut self, member: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
         let Some(listed) = cluster.members.iter_mut().find(|listed| listed.id == member) else {
             return Err(Refused("member not found"));
         };
-        if self.member_up(id, listed).is_none() {
+        if !listed.learner {
+            return Err(Refused("not a learner"));
+        }
+        // etcd goes by what it once sent: one that is down now gets its vote all the same.
+        if !listed.started {
             return Err(Refused("learner not ready"));
         }
         listed.learner = false;
@@ -240,15 +252,21 @@ impl World {
             listed.name.clone(),
         );
         self.law(!armed, || format!("{name} got a vote while it could still start empty"));
+        self.agree(id, &mut cluster);
         self.clusters.insert(id, cluster);
         Ok(())
     }
 
-    pub(super) fn remove_member(&mut self, member: MemberId) -> Result<(), Refused> {
+    pub fn remove_member(&mut self, member: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
-        if cluster.member(member).is_none() {
-            return Err(Refused("member not found"));
+        let Some(listed) = cluster.member(member) else { return Err(Refused("member not found")) };
+        let (voters, up) = (cluster.voters().count(), self.up_voters(id));
+        // One that is down takes nothing from those that agree; one that is up may be needed.
+        let runs = self.member_up(id, listed).is_some();
+        if !listed.learner && (voters == 1 || runs && up - 1 < quorum(voters - 1)) {
+            return Err(Refused("unhealthy cluster"));
         }
+        self.agree(id, &mut cluster);
         cluster.members.retain(|listed| listed.id != member);
         if cluster.leader == Some(member) {
             cluster.leader = None;
@@ -257,11 +275,14 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Refused> {
+    pub fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Refused> {
         let (id, mut cluster) = self.quorate_cluster()?;
-        if cluster.leader != Some(from) || cluster.member(to).is_none_or(|heir| heir.learner) {
+        let heir = cluster.member(to).filter(|heir| !heir.learner && self.member_up(id, heir).is_some());
+        let Some(heir) = heir.filter(|_| cluster.leader == Some(from)) else {
             return Err(Refused("not leader"));
-        }
+        };
+        // The old leader waits until its heir has everything.
+        self.store(&heir.name.clone(), cluster.committed);
         cluster.leader = Some(to);
         cluster.term += 1;
         self.clusters.insert(id, cluster);

@@ -85,7 +85,10 @@ impl World {
 
     fn spoil(&mut self, n: usize, change: impl FnOnce(&mut Option<super::Disk>)) {
         let Some(name) = self.nth_pod(n) else { return };
-        // A member in its first moment, not disarmed yet, is beyond any operator's help.
+        // A member in its first moment, not disarmed or not recorded yet, is beyond any operator's help.
+        if self.recorded.cluster.is_none() {
+            return;
+        }
         if self.pods.get(&name).is_none_or(|pod| pod.arms != super::Arms::Disarmed) {
             return;
         }

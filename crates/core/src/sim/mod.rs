@@ -6,6 +6,7 @@
 mod etcd;
 mod faults;
 mod kubelet;
+mod normal;
 mod observe;
 mod operator;
 mod oracle;

@@ -84,7 +84,7 @@ impl World {
             heard: self.memory.heard.clone(),
             leaderless_since: self.memory.leaderless_since,
             last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
-            fresh_names: (1..=7).map(|n| Name(format!("m{}", self.made + n))).collect(),
+            fresh_names: (1..=7).map(|n| Self::member_name(self.made + n)).collect(),
         }
     }
 

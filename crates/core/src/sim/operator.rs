@@ -13,7 +13,7 @@ use crate::version::Version;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Intent {
     pub plan: Plan,
-    seen: Observation,
+    pub(super) seen: Observation,
 }
 
 /// How one round went.

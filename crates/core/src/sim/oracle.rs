@@ -13,6 +13,7 @@ impl World {
         let steps: Vec<_> = plan.actions.iter().map(|action| &action.step).collect();
         let changes: Vec<_> = steps.iter().filter(|step| step.changes_membership()).collect();
         let learners = changes.iter().all(|step| matches!(step, Step::AddMember { learner: true, .. }));
+        self.law(!self.spec.paused || steps.is_empty(), || format!("{steps:?} while paused"));
         self.law(changes.len() <= 1 || learners, || format!("two membership changes at once: {changes:?}"));
         let blind = matches!(seen.members, Read::Unknown(_));
         self.law(!blind || changes.is_empty(), || {
@@ -55,15 +56,22 @@ impl World {
         else {
             return;
         };
-        let (voters, up) = (self.voter_names(id), self.up_voters(id));
+        let voters = self.voter_names(id);
+        let up = voters.iter().filter(|voter| self.stays_up(voter)).count();
         if !voters.contains(name) || (!removes && voters.len() <= 2) || up < quorum(voters.len()) {
             return;
         }
         let left = voters.len() - usize::from(removes);
-        let others_up = up - usize::from(self.up(name).is_some());
+        let others_up = up - usize::from(self.stays_up(name));
         self.law(others_up >= quorum(left), || {
             format!("{step:?} goes below quorum: {others_up} of {left} would be up")
         });
+    }
+
+    /// It is up, and not on its way down by somebody's earlier order.
+    fn stays_up(&self, name: &Name) -> bool {
+        let ordered = |pod: &super::SimPod| pod.deleting || self.up(name) != Some(pod.version);
+        self.pods.get(name).is_some_and(|pod| !ordered(pod))
     }
 
     /// The last copy of the data stays, and so does the claim of every member.
@@ -74,6 +82,8 @@ impl World {
         let outlives = |name| self.claims.get(name).is_some_and(|claim| !claim.deleting);
         let taken = match step {
             Step::DeletePod { name, .. } if !outlives(name) => name,
+            // A quorum agrees on a removal, and then holds all writes: only the last voter could take them along.
+            Step::RemoveMember { .. } if self.voter_names(id).len() > 1 => return,
             Step::RemoveMember { name, .. } | Step::DeleteClaim { name, .. } => name,
             _ => return,
         };
@@ -112,7 +122,7 @@ impl World {
         };
         let voters = cluster.voters().count();
         let unstarted_second =
-            voters == 2 && cluster.voters().any(|voter| !cluster.voted.contains(&voter.id));
+            voters == 2 && cluster.voters().any(|voter| !voter.started && !cluster.voted.contains(&voter.id));
         let able = cluster.voters().filter(|voter| with_data(&voter.name)).count();
         able + usize::from(unstarted_second) >= quorum(voters)
     }

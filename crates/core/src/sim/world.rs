@@ -174,6 +174,11 @@ impl World {
         self.made
     }
 
+    /// Names are ordered as their numbers are.
+    pub(super) fn member_name(number: u64) -> Name {
+        Name(format!("m{number:04}"))
+    }
+
     pub(super) fn next_uid(&mut self) -> Uid {
         Uid(format!("u{}", self.next_number()))
     }

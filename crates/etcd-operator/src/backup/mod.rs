@@ -75,7 +75,7 @@ struct Context {
     memories: std::sync::Mutex<HashMap<String, (Key, Arc<Mutex<Memory>>)>>,
     attempts: Arc<Semaphore>,
     tasks: TaskTracker,
-    /// EtcdBackups whose attempt has news.
+    /// `EtcdBackup`s whose attempt has news.
     ended: mpsc::UnboundedSender<ObjectRef<Guarded>>,
 }
 
@@ -107,7 +107,7 @@ impl Context {
         job
     }
 
-    /// Stops attempts of EtcdBackups that were deleted, and forgets them.
+    /// Stops attempts of `EtcdBackup`s that were deleted, and forgets them.
     async fn forget_the_gone(&self, exists: &Store<Guarded>) {
         let gone: Vec<_> = {
             let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,10 +166,10 @@ pub async fn run(tenure: Tenure, metrics: Metrics) {
                     Ok(_) => {}
                     Err(QueueError::ObjectNotFound(backup)) => debug!(%backup, "gone"),
                     Err(QueueError::ReconcilerFailed(error, backup)) => {
-                        warn!(%backup, %error, "a round failed")
+                        warn!(%backup, %error, "a round failed");
                     }
                     Err(QueueError::QueueError(error)) => {
-                        warn!(%error, "the watch broke; it is set up again")
+                        warn!(%error, "the watch broke; it is set up again");
                     }
                     Err(error) => error!(%error, "the work queue failed"),
                 }

@@ -57,15 +57,26 @@ pub struct Answers {
     pub alarms: Read<Vec<Alarm>>,
 }
 
-/// Asks every pod for its Status, and whoever answers first for the member list.
+/// Asks every pod for its Status, and whoever answers first for the member list. Pods that no member names are not
+/// waited for: they have not joined yet, or are on their way out.
 pub async fn ask(
     links: &BTreeMap<Name, etcd::Member>,
     zone: &Zone,
     quota: Option<u64>,
     alarms: &mut Alarms,
 ) -> Answers {
-    let asked = links.iter().map(async |(name, link)| (name.clone(), link.status().await));
-    let (statuses, agreed) = tokio::join!(join_all(asked), agreed(links));
+    let mut asked: FuturesUnordered<_> =
+        links.iter().map(async |(name, link)| (name.clone(), link.status().await)).collect();
+    let mut list = std::pin::pin!(agreed(links));
+    let (mut statuses, mut listed) = (Vec::new(), None);
+    while listed.as_ref().is_none_or(|listed| awaited(links, listed, &statuses, zone)) {
+        tokio::select! {
+            Some(status) = asked.next() => statuses.push(status),
+            agreed = &mut list, if listed.is_none() => listed = Some(agreed),
+            else => break,
+        }
+    }
+    let agreed = listed.unwrap_or_else(|| Err("nobody was asked".to_owned()));
     let (members, hearsay, alarms) = match agreed {
         Ok((list, link)) => {
             let answered: Vec<_> = statuses.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
@@ -88,8 +99,24 @@ pub async fn ask_seed(link: &etcd::Member, zone: &Zone, quota: Option<u64>) -> O
     Some(Seed { status: converted(status.ok()?, quota), members: named(list.ok()?, zone) })
 }
 
+type Agreed<'a> = Result<(Vec<Listed>, &'a etcd::Member), String>;
+
+/// Somebody whose word counts has not answered yet.
+fn awaited(
+    links: &BTreeMap<Name, etcd::Member>,
+    listed: &Agreed<'_>,
+    statuses: &[(Name, etcd::Result<etcd::Status>)],
+    zone: &Zone,
+) -> bool {
+    let members = listed.as_ref().ok().map(|(list, _)| named(list.clone(), zone));
+    let counts = |name: &Name| {
+        members.as_ref().is_none_or(|members| members.iter().any(|member| member.name == *name))
+    };
+    links.keys().any(|name| counts(name) && statuses.iter().all(|(answered, _)| answered != name))
+}
+
 /// The member list as a quorum knows it, and the first member that can prove it.
-async fn agreed(links: &BTreeMap<Name, etcd::Member>) -> Result<(Vec<Listed>, &etcd::Member), String> {
+async fn agreed(links: &BTreeMap<Name, etcd::Member>) -> Agreed<'_> {
     let mut lists: FuturesUnordered<_> =
         links.values().map(async |link| link.members().await.map(|list| (list, link))).collect();
     let mut why = "no pod has an address".to_owned();

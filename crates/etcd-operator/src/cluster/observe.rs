@@ -82,7 +82,7 @@ pub async fn observe(
     for pod in
         member_pods.iter().filter(|pod| making.as_ref().is_none_or(|seed| seed.as_str() != pod.name_any()))
     {
-        let silent = || Read::Unknown("its pod has no address yet".to_owned());
+        let silent = || Read::Unknown("its pod has no address yet, or is not waited for".to_owned());
         statuses.entry(pod.name_any().into()).or_insert_with(silent);
     }
 
@@ -92,19 +92,7 @@ pub async fn observe(
         statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
     let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
 
-    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
-    for target in &targets {
-        memory.addressed.entry(target.uid.clone()).or_insert(now);
-    }
-    let mut pods: Vec<Pod> = member_pods
-        .iter()
-        .map(|pod| {
-            let uid = Uid::from(pod.uid().unwrap_or_default());
-            let addressed = memory.addressed.get(&uid).copied();
-            Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
-        })
-        .collect();
-    memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+    let mut pods = described(&member_pods, &targets, memory, now);
 
     let listed = members.known().unwrap_or(&hearsay);
     let known: BTreeSet<Name> =
@@ -173,6 +161,22 @@ pub async fn observe(
     let restored =
         seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
     Ok(Seen { observation, links, zone, resource_versions, restored })
+}
+
+/// The member pods as the planner sees them, and since when each has had an address and the image it has.
+fn described(found: &[&Arc<v1::Pod>], targets: &[Target], memory: &mut Memory, now: Moment) -> Vec<Pod> {
+    memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
+    for target in targets {
+        memory.addressed.entry(target.uid.clone()).or_insert(now);
+    }
+    let described = found.iter().map(|pod| {
+        let uid = Uid::from(pod.uid().unwrap_or_default());
+        let addressed = memory.addressed.get(&uid).copied();
+        Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
+    });
+    let pods: Vec<Pod> = described.collect();
+    memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+    pods
 }
 
 type Objects = (Vec<Arc<v1::Pod>>, Vec<Arc<Claim>>, bool);

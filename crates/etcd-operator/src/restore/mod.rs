@@ -160,10 +160,9 @@ impl Round<'_> {
             return self.follow(cluster).await;
         }
         match self.begin(cluster).await {
-            Ok(()) => Ok(Action::requeue(FOLLOW)),
+            Ok(()) | Err(Failure::Request(RequestError::Changed)) => Ok(Action::requeue(FOLLOW)),
             Err(Failure::Look(error)) if error.is_passing() => Err(RoundError::Look(error)),
             Err(Failure::Request(RequestError::Kubernetes(error))) => Err(error.into()),
-            Err(Failure::Request(RequestError::Changed)) => Ok(Action::requeue(FOLLOW)),
             Err(failure) => self.fail(&failure).await,
         }
     }

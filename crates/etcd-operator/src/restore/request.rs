@@ -86,20 +86,17 @@ pub async fn write(
     let namespace = restore.namespace().unwrap_or_default();
     let api: Api<EtcdCluster> = Api::namespaced(tenure.client.clone(), &namespace);
     let name = &restore.spec.etcd_cluster.name;
-    let written = match cluster {
-        Some(cluster) => {
-            let patch = json!({"metadata": {
-                "resourceVersion": cluster.metadata.resource_version,
-                "annotations": request.annotation(),
-            }});
-            api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
-        }
-        None => {
-            let spec = restore.spec.cluster_template.clone().or(backup.spec.clone());
-            let mut cluster = EtcdCluster::new(name, spec.ok_or(RequestError::NoSpec)?);
-            cluster.metadata.annotations = Some(request.annotation());
-            api.create(&PostParams::default(), &cluster).await
-        }
+    let written = if let Some(cluster) = cluster {
+        let patch = json!({"metadata": {
+            "resourceVersion": cluster.metadata.resource_version,
+            "annotations": request.annotation(),
+        }});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    } else {
+        let spec = restore.spec.cluster_template.clone().or(backup.spec.clone());
+        let mut cluster = EtcdCluster::new(name, spec.ok_or(RequestError::NoSpec)?);
+        cluster.metadata.annotations = Some(request.annotation());
+        api.create(&PostParams::default(), &cluster).await
     };
     match written {
         Ok(_) => Ok(()),

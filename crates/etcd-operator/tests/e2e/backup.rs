@@ -20,7 +20,7 @@ use fixture::{Backup, manifests, put, secret};
 
 const BOTH: &str = "--controllers=cluster,backup";
 
-/// Step 12: Deployments as the notes have them, the `sed` line, and a CronJob.
+/// Step 12: Deployments as the notes have them, the `sed` line, and a `CronJob`.
 #[tokio::test]
 async fn the_notes() {
     let (lab, _alone) = lab_alone().await.unwrap();
@@ -83,7 +83,7 @@ async fn the_notes() {
     .unwrap();
 }
 
-/// The CronJob's image: nothing but kubectl, as the real one is.
+/// The `CronJob`'s image: nothing but kubectl, as the real one is.
 fn publish_kubectl(test: &TestNamespace<'_>) -> Outcome {
     let kubectl = test.lab.programs.path(Program::Kubectl)?;
     let image = own_program(vec!["registry.k8s.io/kubectl:v1.33.0".parse()?], &kubectl, &["kubectl"])?;

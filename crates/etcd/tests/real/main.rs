@@ -6,6 +6,7 @@ mod cluster;
 mod identity;
 mod learners;
 mod membership;
+mod model;
 mod quorum;
 mod traffic;
 mod versions;

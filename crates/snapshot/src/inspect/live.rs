@@ -52,6 +52,10 @@ impl Outdated {
         (number < 1 << share.bits).then(|| Self { share, latest: HashMap::new(), ..self })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.latest.is_empty() && self.share.bits == 0
+    }
+
     pub(super) fn note(&mut self, entry: &Entry<'_>) {
         if entry.revision <= self.compacted {
             return;

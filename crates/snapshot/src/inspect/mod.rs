@@ -166,22 +166,57 @@ async fn count(
     let mut hash = Some(Sha256::new());
     let mut computed = [0; 32];
     let mut live = Live::default();
+    let mut outdated = outdated;
+    let mut learned = false;
+    // Where most leaves may hold something that outdates another, all are read once in the hope that nothing does.
+    if recent.count() * 2 > keys.count() {
+        let hopeful = Hopeful { live: Live::default(), outdated, keys: keys.clone() };
+        let (hopeful, hashed) = scan(file, &all, &used, hopeful, hash.take()).await?;
+        computed = hashed.map_or(computed, |hashed| hashed.finalize().into());
+        if hopeful.outdated.is_empty() {
+            return Ok((hopeful.live, computed));
+        }
+        outdated = hopeful.outdated;
+        learned = true;
+    }
     let mut next = Some(outdated);
     while let Some(outdated) = next {
         let mut learning = Learn(outdated);
-        learning = scan(file, &recent, &used, learning, None).await?.0;
+        if !std::mem::take(&mut learned) {
+            learning = scan(file, &recent, &used, learning, None).await?.0;
+        }
         let mut counting = Count { live, outdated: learning.0, keys: keys.clone() };
         if let Some(page) = &inline_keys {
             counting.inline(page)?;
         }
         let (counted, hashed) = scan(file, &all, &used, counting, hash.take()).await?;
-        if let Some(hashed) = hashed {
-            computed = hashed.finalize().into();
-        }
+        computed = hashed.map_or(computed, |hashed| hashed.finalize().into());
         live = counted.live;
         next = counted.outdated.next();
     }
     Ok((live, computed))
+}
+
+/// Counts everything as if nothing were outdated, and learns whether that is so.
+struct Hopeful {
+    live: Live,
+    outdated: Outdated,
+    keys: Arc<Pages>,
+}
+
+impl Work for Hopeful {
+    fn leaf(&mut self, id: PageId, page: Page<'_>) -> Result<(), Damage> {
+        if !self.keys.has(id) {
+            return check(id, page);
+        }
+        each(id, page, |entry| {
+            self.outdated.note(entry);
+            // Once something is outdated, all is counted again.
+            if self.outdated.is_empty() {
+                self.live.count(entry, &self.outdated);
+            }
+        })
+    }
 }
 
 struct Learn(Outdated);
@@ -212,9 +247,14 @@ impl Work for Count {
         if self.keys.has(id) {
             return each(id, page, |entry| self.live.count(entry, &self.outdated));
         }
-        let damaged = |why| Damage::Page { page: id, why };
-        page.leaves().map_err(damaged)?.try_for_each(|leaf| leaf.map(drop)).map_err(damaged)
+        check(id, page)
     }
+}
+
+/// A leaf of another bucket: that it can be read is all that counts.
+fn check(id: PageId, page: Page<'_>) -> Result<(), Damage> {
+    let damaged = |why| Damage::Page { page: id, why };
+    page.leaves().map_err(damaged)?.try_for_each(|leaf| leaf.map(drop)).map_err(damaged)
 }
 
 /// Every revision of a leaf of the bucket `key`.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Read at once; a multiple of every page size.
-const CHUNK: u64 = 2 << 20;
+const CHUNK: u64 = 1 << 20;
 /// Chunks on their way while one is worked on.
 const AHEAD: usize = 3;
 

@@ -38,6 +38,10 @@ impl Pages {
         Some((usize::try_from(id / 64).ok()?, 1 << (id % 64)))
     }
 
+    pub(super) fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// The first page of the set in `from..to`.
     pub(super) fn first_in(&self, from: PageId, to: PageId) -> Option<PageId> {
         (from..to).find(|id| self.has(*id))

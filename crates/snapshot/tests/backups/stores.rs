@@ -78,7 +78,7 @@ async fn stopped(etcd: &Etcd, place: &Place) -> Result<(Place, snapshot::Manifes
     let from = From::Cluster(etcd.endpoints());
     let moved = |progress| {
         if let Progress::Moved { .. } = progress {
-            stop.cancel()
+            stop.cancel();
         }
     };
     save(from, place, Naming::AsGiven, &meta("uid"), &stop, moved).await
@@ -204,7 +204,7 @@ async fn a_store_that_cannot_be_reached() {
     let place = s3.place("mybucket/key");
     match place.size().await {
         Err(error @ StoreError::Unreachable { .. }) => {
-            assert!(error.to_string().contains("refused"), "{error}")
+            assert!(error.to_string().contains("refused"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,113 @@
+//! What is asked: the worlds to start from, and what may happen there.
+
+use std::time::Duration;
+
+use domain::sim::{Fault, Glitch, World, spec};
+use domain::{Rule, Storage};
+
+use crate::act::{Act, TICK, pass};
+use crate::check::Question;
+
+/// One of each minor that the checker uses.
+pub const VERSIONS: [&str; 5] = ["3.3.12", "3.4.15", "3.5.16", "3.5.35", "3.6.16"];
+
+const NODES: usize = 3;
+
+/// How far the checker goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// What every run of the tests affords.
+    Standard,
+    /// What a proof takes.
+    Large,
+}
+
+/// Every question, by the name that answers are printed under.
+pub fn all(bounds: Bounds) -> Vec<Question> {
+    let extra = u8::from(bounds == Bounds::Large);
+    let mut questions = Vec::new();
+    for storage in [Storage::EmptyDir, Storage::Persistent] {
+        questions.extend(["3.3.12", "3.5.16", "3.6.16"].map(|version| birth(3, version, storage, 1 + extra)));
+        questions.extend([1, 2].map(|size| life(size, "3.5.16", storage, 2 + extra)));
+        questions.extend(["3.3.12", "3.6.16"].map(|version| life(3, version, storage, 1 + extra)));
+        questions.push(life(3, "3.5.16", storage, 2));
+        questions.push(upgrade("3.5.35", "3.6.16", storage, 1 + extra));
+    }
+    questions
+}
+
+/// From nothing to a cluster.
+fn birth(size: u32, version: &'static str, storage: Storage, troubles: u8) -> Question {
+    let menu = troubles_of(size as usize, storage).chain(edits()).collect();
+    let name = format!("birth of {size} on {version}, {}", on(storage));
+    Question { name, world: empty(size, version, storage), troubles, menu }
+}
+
+/// From a cluster at rest.
+fn life(size: u32, version: &'static str, storage: Storage, troubles: u8) -> Question {
+    let menu = troubles_of(size as usize, storage).chain(edits()).collect();
+    let name = format!("life of {size} on {version}, {}", on(storage));
+    Question { name, world: grown(size, version, storage), troubles, menu }
+}
+
+/// From the edit of a version on.
+fn upgrade(from: &'static str, to: &'static str, storage: Storage, troubles: u8) -> Question {
+    let mut world = grown(3, from, storage);
+    to.clone_into(&mut world.spec.version);
+    let back = [Act::Version(from), Act::Size(1), Act::Template("t1")];
+    let menu = troubles_of(3, storage).chain(back).collect();
+    Question { name: format!("upgrade of 3 from {from} to {to}, {}", on(storage)), world, troubles, menu }
+}
+
+fn on(storage: Storage) -> &'static str {
+    match storage {
+        Storage::EmptyDir => "emptyDir",
+        Storage::Persistent => "volumes",
+    }
+}
+
+fn troubles_of(size: usize, storage: Storage) -> impl Iterator<Item = Act> {
+    let strikes = move |strike: fn(usize) -> Fault| (0..size).map(strike).map(Act::Strike);
+    let kinds: [fn(usize) -> Fault; 6] =
+        [Fault::DeletePod, Fault::FailPod, Fault::KillProcess, Fault::Wipe, Fault::Corrupt, Fault::Pause];
+    let claims = if storage == Storage::Persistent { size } else { 0 };
+    let operator = (0..4).map(Act::Crash).chain([Act::NoList, Act::Stale, Act::RivalPlans]);
+    kinds
+        .into_iter()
+        .flat_map(strikes)
+        .chain((0..claims).map(Fault::DeleteClaim).map(Act::Strike))
+        .chain(
+            (0..NODES)
+                .flat_map(|n| [Fault::NodeDown(n), Fault::NodeUp(n), Fault::NodeGone(n)])
+                .map(Act::Strike),
+        )
+        .chain(operator)
+        .chain((0..size).map(Act::Deaf))
+}
+
+fn edits() -> impl Iterator<Item = Act> {
+    let sizes = [1, 2, 3, 5].into_iter().map(Act::Size);
+    sizes.chain([Act::Version("3.5.35"), Act::Version("3.6.16"), Act::Template("t1"), Act::Pause])
+}
+
+fn empty(size: u32, version: &str, storage: Storage) -> World {
+    let mut spec = spec(size, version, storage);
+    spec.knobs.unresponsive_after = TICK * 2;
+    spec.knobs.image_check_retry = TICK;
+    spec.knobs.leaderless_after = Duration::from_secs(3);
+    spec.knobs.catch_up_entries = 1;
+    World::new(spec, NODES)
+}
+
+fn grown(size: u32, version: &str, storage: Storage) -> World {
+    let mut world = empty(size, version, storage);
+    // A birth without troubles takes far fewer rounds; if it ever did not end, the question would show it.
+    for _ in 0..200 {
+        let round = world.reconcile(&Glitch::default(), None);
+        if round.plan.rule == Rule::Steady {
+            break;
+        }
+        pass(&mut world);
+    }
+    world
+}

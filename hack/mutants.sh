@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Shows that the model checker finds bugs: each patch of crates/model/mutants puts one into the rules, in a copy, and the
+# checker must tell a story of it. `mutants.sh` takes them all, `mutants.sh N` takes N that change from day to day (MUTANTS_SEED
+# picks others), `mutants.sh NAME…` takes those.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scratch=$PWD/target/mutants/tree
+mapfile -t names < <(basename -s .patch -a crates/model/mutants/*.patch)
+if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+  seed=${MUTANTS_SEED:-$(date +%j)}
+  echo "seed $seed"
+  # Every seed goes on where the last one stopped, so that all have their turn.
+  start=$((10#$seed * $1 % ${#names[@]}))
+  picked=()
+  for ((i = 0; i < $1; i++)); do picked+=("${names[(start + i) % ${#names[@]}]}"); done
+  names=("${picked[@]}")
+elif [ $# -gt 0 ]; then
+  names=("$@")
+fi
+
+# One workspace for all of them, each with rules and checker of its own: one build, and what they share is built once.
+rm -rf "$scratch"
+mkdir -p "$scratch"
+sed '/^default-members/d; s|^members = .*|members = ["*/crates/*"]|; /^\[workspace.dependencies\]/,/^$/ {/path = /d}; /^\[profile/,$d' Cargo.toml >"$scratch/Cargo.toml"
+# Most are caught within seconds: building them is what takes the time.
+printf '[profile.dev]\nopt-level = 0\ndebug = false\n[profile.dev.package."*"]\nopt-level = 1\n' >>"$scratch/Cargo.toml"
+cp Cargo.lock "$scratch/"
+for name in "${names[@]}"; do
+  mkdir -p "$scratch/$name/crates"
+  cp -r crates/core crates/model "$scratch/$name/crates/"
+  patch -s -p1 -d "$scratch/$name" <"crates/model/mutants/$name.patch"
+  sed -i "s/^name = \"domain\"/name = \"domain-$name\"/; s/^\[features\]/[lib]\nname = \"domain\"\n\n[features]/" "$scratch/$name/crates/core/Cargo.toml"
+  sed -i "s/^name = \"model\"/name = \"model-$name\"/; s/^\[\[bin\]\]/[lib]\nname = \"model\"\n\n[[bin]]/; s/^name = \"prove\"/name = \"prove-$name\"/
+    s|^domain = .*|domain = { package = \"domain-$name\", path = \"../core\", features = [\"sim\"] }|" "$scratch/$name/crates/model/Cargo.toml"
+done
+(cd "$scratch" && ${CARGO:-cargo} build -q --bins --target-dir ../build)
+
+missed=0
+for name in "${names[@]}"; do
+  header() { sed -n "s/^$1: //p" "crates/model/mutants/$name.patch"; }
+  troubles=$(header Troubles)
+  story=$("target/mutants/build/debug/prove-$name" ask "$(header Question)" ${troubles:+--troubles "$troubles"} || true)
+  if end=$(grep -m1 '^And so' <<<"$story"); then
+    echo "caught $name: $end"
+  else
+    echo "MISSED $name: $(header Breaks)"
+    missed=$((missed + 1))
+  fi
+done
+echo "$((${#names[@]} - missed)) of ${#names[@]} mutants caught"
+[ "$missed" -eq 0 ]
