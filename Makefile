@@ -36,6 +36,11 @@ scenarios: ## Run every scenario of both operators on the lab, the long ones and
 	cargo build --workspace --bins
 	LAB_TEST_NAME=scenarios RUST_BACKTRACE=0 cargo test -p etcd-operator -p nginx-operator --tests --no-fail-fast -- --test-threads=2
 
+.PHONY: chaos
+chaos: ## Troubles of every kind on the lab while clients write: SECONDS=300 SEED=… (root)
+	cargo build --workspace --bins
+	LAB_TEST_NAME=chaos CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --workspace --test e2e -- --nocapture chaos::
+
 .PHONY: lint
 lint: fmt clippy deny ## Check format, lints, licences and sources
 
