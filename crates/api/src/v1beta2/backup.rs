@@ -117,7 +117,7 @@ pub struct EtcdBackupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gcs: Option<GcsSource>,
 
-    /// A volume.
+    /// A volume: a claim that is mounted into the operator, and a path in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSource>,
 }
@@ -126,7 +126,7 @@ pub struct EtcdBackupSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRef {
-    /// Its name.
+    /// The name of the EtcdCluster, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }

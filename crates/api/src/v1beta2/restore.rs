@@ -65,7 +65,7 @@ pub struct EtcdRestoreSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gcs: Option<GcsSource>,
 
-    /// A volume.
+    /// A volume: a claim that is mounted into the operator, and a path in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSource>,
 

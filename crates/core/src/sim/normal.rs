@@ -41,8 +41,10 @@ impl World {
 
     /// What nothing refers to any more.
     fn forget(&mut self) {
-        let disks = self.pods.values().filter_map(|pod| pod.disk.as_ref());
-        let disks = disks.chain(self.claims.values().filter_map(|claim| claim.disk.as_ref()));
+        let pods = self.pods.values().chain(self.cache.0.values());
+        let claims = self.claims.values().chain(self.cache.1.values());
+        let disks = pods.filter_map(|pod| pod.disk.as_ref());
+        let disks = disks.chain(claims.filter_map(|claim| claim.disk.as_ref()));
         let mut held: BTreeSet<_> = disks.map(|disk| disk.cluster).chain(self.recorded.cluster).collect();
         for pod in self.pods.values() {
             if let Arms::New { token } | Arms::Restored { token, .. } = pod.arms {
@@ -50,7 +52,9 @@ impl World {
             }
         }
         self.clusters.retain(|id, _| held.contains(id));
-        let mut known: BTreeSet<Name> = self.pods.keys().chain(self.claims.keys()).cloned().collect();
+        let (pods, claims) =
+            (self.pods.keys().chain(self.cache.0.keys()), self.claims.keys().chain(self.cache.1.keys()));
+        let mut known: BTreeSet<Name> = pods.chain(claims).cloned().collect();
         known.extend(self.recorded.voters.iter().chain(&self.recorded.seed).cloned());
         for cluster in self.clusters.values_mut() {
             let listed: BTreeSet<_> = cluster.members.iter().map(|member| member.id).collect();

@@ -152,15 +152,17 @@ impl World {
 
     fn apply_write(&mut self, step: &Step) -> Result<(), String> {
         match step {
-            Step::RecordSeed { name } => self.recorded.seed = Some(name.clone()),
+            Step::RecordSeed { name } => {
+                self.give_out(name);
+                self.recorded.seed = Some(name.clone());
+            }
             Step::RecordCluster { id } => {
                 self.recorded.cluster = Some(*id);
                 self.promise(*id);
             }
             Step::RecordRestore { restore } => {
+                self.give_out(&restore.seed);
                 self.recorded.restore = Some(restore.clone());
-                // Names are random: one that was given out is never given out again.
-                self.made += 8;
             }
             Step::SwapCluster { id, version, restore } => {
                 self.recorded = Recorded {
@@ -258,6 +260,7 @@ impl World {
         if self.pods.contains_key(name) {
             return Err(format!("pod {name} already exists"));
         }
+        self.give_out(name);
         let claim = match (self.spec.storage, claim) {
             (_, Some(uid)) => {
                 let held = self.claims.get(name).is_some_and(|held| held.uid == *uid && !held.deleting);

@@ -175,6 +175,12 @@ impl World {
     }
 
     /// Names are ordered as their numbers are.
+    /// Names are random: one that was given out is never given out again.
+    pub(super) fn give_out(&mut self, name: &Name) {
+        let number = name.0.strip_prefix('m').and_then(|number| number.parse().ok()).unwrap_or(0);
+        self.made = self.made.max(number);
+    }
+
     pub(super) fn member_name(number: u64) -> Name {
         Name(format!("m{number:04}"))
     }
