@@ -110,8 +110,10 @@ impl Both {
             (true, false) if counts => open.push(Change::Stop(nth)),
             _ => {}
         }
-        // A voter that is only added takes part in the count at once.
-        if self.twins.len() < 6 {
+        // A voter that is only added takes part in the count at once. Beside one that never ran, 3.6 was seen to take a
+        // learner after its leader had moved, where the simulated one refuses: that is not compared.
+        let all_ran = voters.iter().all(|nth| self.twins[*nth].launched);
+        if self.twins.len() < 6 && (all_ran || self.version.minor < 6) {
             open.extend(
                 [true, true, false]
                     .map(|learner| Change::Add { learner: learner || up < quorum(voters.len() + 1) }),
