@@ -11,6 +11,7 @@ use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use prost::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// What the note's name adds to that of its object.
@@ -42,6 +43,9 @@ pub(crate) struct Upload {
     flying: JoinSet<Result<Option<(usize, PartId)>, object_store::Error>>,
     done: Vec<(usize, PartId)>,
 }
+
+/// How long parts under way may take to land when the upload is given up.
+const LANDING: Duration = Duration::from_secs(10);
 
 /// How parts get there.
 enum Way {
@@ -162,7 +166,11 @@ impl Upload {
 
     /// Ends an upload that shall not become an object.
     pub(crate) async fn abort(&mut self) -> Result<(), StoreError> {
-        self.flying.shutdown().await;
+        // A part that is cut off may arrive after the upload was ended, and then stay: each is let land first.
+        let landed = async { while self.flying.join_next().await.is_some() {} };
+        if tokio::time::timeout(LANDING, landed).await.is_err() {
+            self.flying.shutdown().await;
+        }
         let aborted = match &mut self.way {
             Way::Cloud { store, id } => store.abort_multipart(self.place.location(), id).await,
             Way::Folder(file) => file.abort().await,
