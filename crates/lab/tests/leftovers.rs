@@ -77,7 +77,7 @@ fn machine() -> BTreeSet<String> {
 /// What was built, and when.
 fn built() -> BTreeSet<(String, SystemTime)> {
     let cache = lab::programs::default_cache().unwrap();
-    let kept = ["programs", "images"].map(|folder| cache.join(folder));
+    let kept = ["programs", "images/keys"].map(|folder| cache.join(folder));
     let stamped = |entry: fs::DirEntry| {
         (entry.path().display().to_string(), entry.metadata().unwrap().modified().unwrap())
     };
