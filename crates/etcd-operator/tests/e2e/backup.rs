@@ -77,10 +77,37 @@ async fn the_notes() {
         let name = created.trim().rsplit('/').next().unwrap_or_default().to_owned();
         let made = Backup { test, name }.good().await?;
         assert_eq!(made.last_object, "mybucket/cron/etcd.backup");
+
+        restored(&reader, &cluster).await?;
         clean_up(&reader).await
     })
     .await
     .unwrap();
+}
+
+/// Step 13: all is lost, and a whole new cluster comes from the backup, with the spec that was saved with it.
+async fn restored(reader: &Reader<'_>, cluster: &Cluster<'_>) -> Outcome {
+    reader.types("kubectl delete etcdcluster example-etcd-cluster").await?;
+    reader.sees("kubectl get pods -l app=etcd -o name", str::is_empty).await?;
+    reader.types("kubectl create -f example/etcd-restore-operator/deployment.yaml").await?;
+    let crd = "etcdrestores.etcd.database.coreos.com";
+    reader.sees("kubectl get crd", |shown| row(shown, &format!("{crd} ")).is_ok()).await?;
+    reader.types(&format!("kubectl wait --for=condition=Established crd/{crd}")).await?;
+    reader
+        .types(
+            "sed -e 's|<full-s3-path>|mybucket/etcd.backup|g' \
+             -e 's|<aws-secret>|aws|g' \
+             example/etcd-restore-operator/restore_cr.yaml \
+             | kubectl create -f -",
+        )
+        .await?;
+    let succeeded = "kubectl get etcdrestore example-etcd-cluster -o jsonpath={.status.succeeded}";
+    reader.sees(succeeded, |shown| shown.trim() == "true").await?;
+    cluster.settled(3, "3.2.13").await?;
+    let member = cluster.endpoints().await?.pop().ok_or("no member has an address")?;
+    let found = etcd::Member::connect(&member, etcd::Expect::default())?.get("foo").await?;
+    assert_eq!(found.map(|found| found.value), Some(b"bar".to_vec()));
+    Ok(())
 }
 
 /// The `CronJob`'s image: nothing but kubectl, as the real one is.
@@ -93,9 +120,9 @@ fn publish_kubectl(test: &TestNamespace<'_>) -> Outcome {
 async fn clean_up(reader: &Reader<'_>) -> Outcome {
     for line in [
         "kubectl delete --ignore-not-found -f example/etcd-backup-operator/cronjob.yaml",
-        "kubectl delete --ignore-not-found -f example/etcd-backup-operator/deployment.yaml -f example/deployment.yaml",
+        "kubectl delete --ignore-not-found -f example/etcd-backup-operator/deployment.yaml -f example/etcd-restore-operator/deployment.yaml -f example/deployment.yaml",
         "kubectl delete --ignore-not-found secret aws",
-        "kubectl delete --ignore-not-found crd etcdbackups.etcd.database.coreos.com etcdclusters.etcd.database.coreos.com",
+        "kubectl delete --ignore-not-found crd etcdbackups.etcd.database.coreos.com etcdrestores.etcd.database.coreos.com etcdclusters.etcd.database.coreos.com",
         "kubectl delete --ignore-not-found clusterrole,clusterrolebinding etcd-operator",
     ] {
         reader.types(line).await?;
