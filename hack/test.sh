@@ -2,8 +2,8 @@
 # All tests, suite by suite: what each took, and at the end how many passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-# Random stories start from the same seed, so that a red run is about the change; make prove takes others.
-export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
+# Random stories and troubles start from the same seeds, so that a red run is about the change; make prove and make chaos take others.
+export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} CHAOS_SEED=${CHAOS_SEED:-1}
 export RUST_BACKTRACE=0 LAB_TEST_NAME=${LAB_TEST_NAME:-test} LAB_BUNDLES=${LAB_BUNDLES:-$PWD/target/bundles} CARGO_TERM_COLOR=never
 log=$(mktemp); shares=$(mktemp); passed=0 failed=0 broken=()
 
