@@ -33,6 +33,8 @@ async fn opens<'a>(test: &'a TestNamespace<'a>) -> Outcome<Reader<'a>> {
     test.lab.publish(Path::new(env!("CARGO_BIN_EXE_etcd-operator")))?;
     let reader = Reader::new(test).await?;
     reader.reads("kubectl delete --ignore-not-found -f etcd-operator-crd.yaml").await?;
+    let others = "etcdbackups.etcd.database.coreos.com etcdrestores.etcd.database.coreos.com";
+    reader.reads(&format!("kubectl delete --ignore-not-found crd {others}")).await?;
     for file in ["deployment", "role", "rolebinding", "sa"] {
         reader.reads(&format!("kubectl delete --ignore-not-found -f etcd-operator-{file}.yaml")).await?;
     }
