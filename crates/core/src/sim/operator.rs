@@ -191,6 +191,7 @@ impl World {
                 if !peers.is_empty() && !self.never_started(name, peers) {
                     return Err(format!("no member says that {name} never started"));
                 }
+                joining.iter().for_each(|name| self.give_out(name));
                 let peers = peers.iter().map(|peer| &peer.name).chain(joining).cloned().collect();
                 self.create_pod(name, *version, Arms::Existing { peers }, None)?;
             }
