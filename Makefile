@@ -4,18 +4,20 @@ SHELL := /bin/bash
 NAME ?= lab
 NODES ?= 3
 LAB := target/debug/lab
+# What checks, mutants and fuzzing build, for every clone of a machine; it may be deleted at any time.
+export CARGO_CACHE ?= $(HOME)/.cache/etcd-operator-cargo
 
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show the etcd operator at work on a lab of its own (FAST=1: no pauses; root)
+demo: ## Walk through the tutorial on a lab of its own, or with KUBECONFIG=… on yours (FAST=1, DEMO=interactive; root)
 	hack/demo.sh
 
 .PHONY: clean-demo
-clean-demo: lab ## Remove the demo's lab
-	$(LAB) down --name demo
+clean-demo: ## Remove what the demo made
+	hack/clean-demo.sh
 
 .PHONY: build
 build: ## Build all programs, as tests use them
@@ -25,21 +27,30 @@ build: ## Build all programs, as tests use them
 test: ## Run all tests: lint, unit, real API server, whole lab; installs what it needs (root)
 	hack/test.sh
 
+# Labs of these go when they end, however that is: hack/with-labs.sh takes down those of LAB_TEST_NAME.
 .PHONY: prove
-prove: ## Ask the model checker with large bounds, and show that it catches every mutant (an hour or so)
-	cargo build -p model
-	target/debug/prove ask --large --threads 2
+prove: ## Catch every mutant, try every fault at every point and every death at every step, then ask the model checker with large bounds (STATES=1000000 of each question at most; hours; root)
+	cargo build --workspace --bins
 	hack/mutants.sh
+	$(MAKE) faults
+	LAB_TEST_NAME=deaths hack/with-labs.sh cargo test -p etcd-operator --test e2e -- --ignored --nocapture --test-threads=1 all_at_each_step
+	target/debug/prove ask --large --threads 2 --at-most $(or $(STATES),1000000)
+
+.PHONY: faults
+faults: ## Try every fault at every point of both operators' work, on an API server of its own (an hour or two; root)
+	cargo build --workspace --bins
+	LAB_TEST_NAME=faults FAULTS=all hack/with-labs.sh cargo test -p etcd-operator --test proof -- --nocapture --test-threads=1
+	LAB_TEST_NAME=faults FAULTS=all hack/with-labs.sh cargo test -p nginx-operator --test apiserver -- --nocapture faults:: storage:: specs::
 
 .PHONY: scenarios
 scenarios: ## Run every scenario of both operators on the lab, the long ones and the ones under work too (root)
 	cargo build --workspace --bins
-	LAB_TEST_NAME=scenarios RUST_BACKTRACE=0 cargo test -p etcd-operator -p nginx-operator --tests --no-fail-fast -- --test-threads=2
+	LAB_TEST_NAME=scenarios RUST_BACKTRACE=0 hack/with-labs.sh cargo test -p etcd-operator -p nginx-operator --tests --no-fail-fast -- --test-threads=2
 
 .PHONY: chaos
 chaos: ## Troubles of every kind on the lab while clients write: SECONDS=300 SEED=… (root)
 	cargo build --workspace --bins
-	LAB_TEST_NAME=chaos CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),CHAOS_SEED=$(SEED)) cargo test --workspace --test e2e -- --nocapture chaos::
+	LAB_TEST_NAME=chaos CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),CHAOS_SEED=$(SEED)) hack/with-labs.sh cargo test --workspace --test e2e -- --nocapture chaos::
 
 .PHONY: lint
 lint: fmt clippy deny ## Check format, lints, licences and sources
@@ -50,24 +61,32 @@ fmt:
 
 .PHONY: clippy
 clippy:
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --target-dir $(CARGO_CACHE)/clippy --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: deny
 deny:
 	hack/deny.sh
 
 .PHONY: generate
-generate: ## Write CRDs and manifests anew from the types
-	cargo run -q -p api --example crds -- .
-	cargo run -q -p nginx-operator --example files -- .
+generate: ## Write everything anew that is made: CRDs, install files, chart, bundles, reference pages
+	cargo build -q --workspace --bins
+	target/debug/manifests .
 
 .PHONY: bundle
-bundle: generate ## Write the bundles and catalogs of both operators for the Operator Lifecycle Manager anew
-	cargo run -q -p bundle -- .
+bundle: generate ## Write the bundles and the catalog for the Operator Lifecycle Manager anew, into bundle/
+
+.PHONY: alerts
+alerts:
+	promtool check rules deploy/prometheus/alerts.yaml
+	promtool test rules deploy/prometheus/alerts.test.yaml
+
+.PHONY: release
+release: ## Build programs, images, lists of their parts and checksums into target/dist
+	hack/release.sh
 
 .PHONY: lab
 lab:
-	@cargo build -q -p lab
+	@cargo build -q --workspace --bins
 
 .PHONY: lab-up
 lab-up: lab ## Bring a lab up (NAME=lab NODES=3; root)
@@ -86,7 +105,7 @@ lab-aws-dir: lab ## Print the folder with AWS files for a lab's S3 server (NAME=
 	@$(LAB) aws-dir --name $(NAME)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the reader of snapshots (SECONDS=600)
+fuzz: ## Fuzz what reads foreign bytes, each target for so long (SECONDS=600)
 	hack/fuzz.sh $(SECONDS)
 
 .PHONY: bench

@@ -10,7 +10,7 @@ $lab down --name $name >/dev/null 2>&1
 now() { date +%s.%N; }
 took() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.1f", b - a}'; }
 # Ticks of CPU that all processes of the lab have used: those in its network namespaces and cgroups.
-pids() { for ns in $(ip netns list | awk '{print $1}' | grep "^lab-$name-"); do ip netns pids "$ns"; done; find /sys/fs/cgroup/*/lab-$name -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u; }
+pids() { for ns in $(ip netns list | awk '{print $1}' | grep "^lab-$name-"); do ip netns pids "$ns"; done; find /sys/fs/cgroup/lab-$name /sys/fs/cgroup/*/lab-$name -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u; }
 ticks() { local sum=0 t; for p in $(pids | sort -un); do t=$(awk '{print $14 + $15}' "/proc/$p/stat" 2>/dev/null || echo 0); sum=$((sum + ${t:-0})); done; echo $sum; }
 memory() { local sum=0 m; for p in $(pids | sort -un); do m=$(awk '/^Pss:/ {print $2}' "/proc/$p/smaps_rollup" 2>/dev/null || echo 0); sum=$((sum + ${m:-0})); done; echo $((sum / 1024)); }
 

@@ -2,7 +2,7 @@
 # The operators' figures beside their budgets, on labs of their own. Arguments go to the etcd operator's bench: --quick, --runs 3, …
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build -q --release -p etcd-operator -p nginx-operator
+hack/build-release.sh
 cargo build -q -p lab
 trap 'target/debug/lab down --name bench >/dev/null; target/debug/lab down --name nginxbench >/dev/null' EXIT
 status=0

@@ -1,90 +1,107 @@
 #!/usr/bin/env bash
-# Shows the etcd operator at work on a lab of its own: every command, then what it printed.
-# FAST=1 takes no pauses; DEMO=interactive waits for a key; NAME= names the lab.
+# Walks through docs/tutorial.md: every command in it, then what it printed, with a live line of a client beneath.
+# On a lab of its own, or with KUBECONFIG=… in the namespace "default" of a cluster of yours; there IMAGE= and NGINX_IMAGE= name
+# images that it can pull, and AWS_DIR= AWS's files for a store that has the bucket "mybucket".
+# FAST=1 takes no pauses; DEMO=interactive waits for a key; NAME= names the lab; PICTURE=FILE.svg keeps a picture of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-name=${NAME:-demo} lab=target/debug/lab started=$SECONDS
+if [ -n "${PICTURE:-}" ] && [ -z "${PICTURED:-}" ]; then
+  PICTURED=1 "$0" | tee >(awk -f hack/picture.awk >"$PICTURE")
+  exit
+fi
+. hack/demo-objects.sh
+name=${NAME:-demo} lab=target/debug/lab started=$SECONDS own=${KUBECONFIG:+yes} seen="nothing" beneath=
+clean="${own:+KUBECONFIG=$KUBECONFIG }${NAME:+NAME=$NAME }make clean-demo"
 bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true)
 
 say() {
   printf '\n%s# %s%s\n' "$bold" "$*" "$plain"
-  if [ "${DEMO:-}" = interactive ]; then read -rsn1 -p '(any key)' && echo; elif [ -z "${FAST:-}" ]; then sleep 2; fi
+  if [ "${DEMO:-}" = interactive ]; then read -rsn1 -p '(any key)' </dev/tty && echo; elif [ -z "${FAST:-}" ]; then sleep 2; fi
 }
-show() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; eval "$*"; }
-# settled SIZE VERSION [GONE]: waits until the cluster is at rest as it was asked for, and the member GONE is no more.
-settled() {
-  local size=$1 version=$2 gone=${3:-none} end=$((SECONDS + 300)) seen= members=
-  while [ $SECONDS -lt $end ]; do
-    seen=$(kubectl get etcdcluster example-etcd-cluster -o jsonpath='{.status.readyMembers}/{.status.size} {.status.currentVersion} {.status.targetVersion}')
-    members=$(kubectl get etcdcluster example-etcd-cluster -o jsonpath='{.status.members}')
-    if [ "$seen" = "$size/$size $version " ] && [[ $members != *"$gone"* ]]; then show_line "ready: $seen"; echo; return; fi
-    show_line "waiting for $size members of $version: $seen"; sleep 0.5
-  done
-  printf '\nnot there after 300 s: %s\n' "$seen"; kubectl describe etcdcluster example-etcd-cluster; return 1
+# The client's last words beneath whatever runs, on a terminal.
+live() { while sleep 1; do printf '\r\033[K%s\r' "$(kubectl logs deploy/client --tail=1 2>/dev/null | cut -c1-120)"; done; }
+trap '[ -z "$beneath" ] || kill $beneath 2>/dev/null || true' EXIT
+show() {
+  printf '%s$ %s%s\n' "$bold" "$1" "$plain"
+  if [ -t 1 ]; then live & beneath=$!; fi
+  eval "$1" || failed "$1"
+  if [ -n "$beneath" ]; then kill $beneath && wait $beneath 2>/dev/null || printf '\033[K'; fi
+  beneath=
 }
-# A line that changes in place, on a terminal.
-show_line() { if [ -t 1 ]; then printf '\r%-70s' "$1"; fi; }
-etcdctl() { kubectl exec deploy/client -- env ETCDCTL_API=3 etcdctl --endpoints http://example-etcd-cluster-client:2379 "$@"; }
+# failed COMMAND: what tells why. Pods of a Deployment begin with its name.
+failed() {
+  printf '\nThis failed. '
+  case $1 in
+  'kubectl rollout status deployment/'*)
+    local deployment=${1#*deployment/}; deployment=${deployment%% *}
+    printf 'What Kubernetes knows of its pods:\n' && kubectl describe pods "$deployment" | tail -40 ;;
+  *) printf 'What the operator knows:\n' && kubectl describe etcdclusters | tail -40 ;;
+  esac
+  printf '\nTo begin anew, first: %s\n' "$clean"
+  exit 1
+}
+# image MANIFEST: the one that it names.
+image() { awk '$1 == "image:" {print $2; exit}' "$1"; }
+# replaced MANIFEST IMAGE: $command, with an image of yours in a manifest that it applies.
+replaced() {
+  [ -z "$2" ] || command=${command/kubectl apply -f $1/sed \"s|image: .*|image: $2|\" $1 | kubectl apply -f -}
+}
 
-say "Building the operator and the lab"
-cargo build -q --workspace --bins
-$lab up --name "$name"
-$lab publish target/debug/etcd-operator --name "$name" >/dev/null
-export KUBECONFIG; KUBECONFIG=$($lab kubeconfig --name "$name")
-path=$($lab shell --name "$name" -- sh -c 'echo $PATH'); export PATH=$path
+if [ -z "$own" ]; then
+  say "Building the operators and the lab"
+  . hack/need.sh
+  cargo build -q --workspace --bins
+  $lab up --name "$name"
+  for program in etcd-operator nginx-operator; do $lab publish target/debug/$program --name "$name" >/dev/null; done
+  export KUBECONFIG; KUBECONFIG=$($lab kubeconfig --name "$name")
+  path=$($lab shell --name "$name" -- sh -c 'echo $PATH'); export PATH=$path
+  AWS_DIR=$($lab aws-dir --name "$name") NGINX=yes
+fi
+[ -z "${NGINX_IMAGE:-}" ] || NGINX=yes
+refuse() { printf '%s\n' "$@" >&2; exit 1; }
+kubectl version >/dev/null || refuse "kubectl reaches no cluster: correct KUBECONFIG, or leave it out for a lab"
+begun=$(found "$mark")
+[ -z "$begun" ] || refuse "A demo was begun here before; first remove it: $clean"
+before=$(served "${kinds[@]}" | tr '\n' ' ')
+already=$(found "${others[@]}")
+for instance in "${instances[@]}"; do
+  [[ " $before " != *"/${instance%%/*} "* ]] || already+=" $(found "$instance")"
+done
+[ -z "${already// /}" ] || refuse "The demo makes objects of these names, and they are in the namespace \"default\" already:" "$already" \
+  "They are not the demo's: remove them yourself, or leave KUBECONFIG out for a lab."
+namespace=$(kubectl config view --minify -o jsonpath='{.contexts[0].context.namespace}')
+[ "${namespace:-default}" = default ] || refuse "The demo is for the namespace \"default\", and your kubeconfig is at \"$namespace\":" \
+  "kubectl config set-context --current --namespace=default"
+kubectl create "${mark%/*}" "${mark#*/}" --from-literal=kinds="$before" >/dev/null
 
-say "Install the operator: its CRD, its rights, itself"
-for part in crd sa role rolebinding deployment; do show kubectl apply -f example/ch03/etcd-operator-$part.yaml; done
-show kubectl rollout status deployment/etcd-operator --timeout=180s
+if [ -n "$own" ]; then
+  say "On the cluster of $KUBECONFIG"
+  echo "Its nodes pull ${IMAGE:-$(image deploy/etcd-operator.yaml), unless IMAGE= names another that they can pull}."
+  echo "AWS_DIR= adds backups and a restore, NGINX_IMAGE= an image of the nginx operator: docs/tutorial.md."
+fi
 
-say "Ask for a cluster of three"
-show kubectl apply -f example/ch03/etcd-cluster-cr.yaml
-settled 3 3.1.10
-show kubectl get pods -l app=etcd
-show kubectl describe etcdcluster/example-etcd-cluster
-show kubectl get services --selector etcd_cluster=example-etcd-cluster
+heading= inside= skip=
+while IFS= read -r line <&3; do
+  case $line in
+  '## '*) heading=${line#\#\# } skip= ;;
+  '<!-- needs '*)
+    needed=${line#<!-- needs }; needed=${needed% -->}
+    [ -n "${!needed:-}" ] || { skip=yes; say "$heading: left out, there is no $needed"; } ;;
+  '```sh') inside=yes; [ -n "$skip" ] || say "$heading" ;;
+  '```') inside= ;;
+  *)
+    [ -n "$inside" ] && [ -z "$skip" ] || continue
+    command=$line
+    replaced deploy/etcd-operator.yaml "${IMAGE:-}"
+    replaced example/nginx/operator.yaml "${NGINX_IMAGE:-}"
+    show "$command"
+    [[ $line != 'kubectl logs deploy/client'* ]] || seen=$(eval "$line") ;;
+  esac
+done 3<docs/tutorial.md
 
-say "Write and read"
-kubectl create deployment client --image=quay.io/coreos/etcd -- sleep 1000000 2>/dev/null || true
-kubectl rollout status deployment/client --timeout=180s >/dev/null
-show etcdctl put foo bar
-show etcdctl get foo
-kubectl exec deploy/client -- sh -c 'export ETCDCTL_API=3; ok=0; failed=0; end=$(($(date +%s) + 1800))
-  while [ $(date +%s) -lt $end ] && [ ! -e /tmp/stop ]; do
-    put="etcdctl --endpoints http://example-etcd-cluster-client:2379 --command-timeout=3s put tick $(date +%s)"
-    # As clients do: a request that met a member on its way out is sent once more.
-    if $put >/dev/null 2>&1 || $put >/dev/null 2>&1; then ok=$((ok + 1)); else failed=$((failed + 1)); fi
-    echo "$ok $failed" >/tmp/ticks; sleep 0.2
-  done' >/dev/null 2>&1 &
-ticking=$!
-trap 'kill $ticking 2>/dev/null || true' EXIT
-
-say "Four members, while a client writes all the time"
-show "kubectl patch etcdcluster example-etcd-cluster --type=merge -p '{\"spec\":{\"size\":4}}'"
-settled 4 3.1.10
-show kubectl get pods -l app=etcd
-
-say "Lose a member"
-victim=$(kubectl get pods -l app=etcd -o jsonpath='{.items[0].metadata.name}')
-show kubectl delete pod "$victim"
-settled 4 3.1.10 "$victim"
-show kubectl get pods -l app=etcd
-
-say "Upgrade, member by member"
-show "kubectl patch etcdcluster example-etcd-cluster --type=json -p '[{\"op\": \"replace\", \"path\": \"/spec/version\", \"value\":3.2.13}]'"
-settled 4 3.2.13
-show "kubectl get pods -l app=etcd -o yaml | grep 'image: quay' | sort | uniq -c"
-show "kubectl get events --field-selector involvedObject.kind=EtcdCluster --sort-by=.lastTimestamp | tail -15"
-
-say "What the client saw"
-kubectl exec deploy/client -- touch /tmp/stop
-ticks=$(kubectl exec deploy/client -- cat /tmp/ticks)
-echo "writes acknowledged: ${ticks% *}, failed: ${ticks#* }"
-show etcdctl get foo
-
-say "Done in $((SECONDS - started)) s. Look around:"
-cat <<EOF
-  export KUBECONFIG=$KUBECONFIG
-  $lab shell --name $name        a shell with kubectl and etcdctl
-  make clean-demo                removes all of it
-EOF
+say "Done in $((SECONDS - started)) s. Through scaling, a lost member and an upgrade the client saw: $seen"
+echo "Look around:"
+[ -n "$own" ] || echo "  export KUBECONFIG=$KUBECONFIG
+  $lab shell --name $name        a shell with kubectl and etcdctl"
+echo "  kubectl logs -f deploy/client
+  $clean   removes all of it"

@@ -4,7 +4,8 @@
 # picks others), `mutants.sh NAME…` takes those.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scratch=$PWD/target/mutants/tree
+scratch=$PWD/target/mutants/tree build=${CARGO_CACHE:-target}/mutants
+mkdir -p "$build" && build=$(realpath "$build")
 mapfile -t names < <(basename -s .patch -a crates/model/mutants/*.patch)
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   seed=${MUTANTS_SEED:-$(date +%j)}
@@ -33,13 +34,13 @@ for name in "${names[@]}"; do
   sed -i "s/^name = \"model\"/name = \"model-$name\"/; s/^\[\[bin\]\]/[lib]\nname = \"model\"\n\n[[bin]]/; s/^name = \"prove\"/name = \"prove-$name\"/
     s|^domain = .*|domain = { package = \"domain-$name\", path = \"../core\", features = [\"sim\"] }|" "$scratch/$name/crates/model/Cargo.toml"
 done
-(cd "$scratch" && ${CARGO:-cargo} build -q --bins --target-dir ../build)
+(cd "$scratch" && ${CARGO:-cargo} build -q --bins --target-dir "$build")
 
 missed=0
 for name in "${names[@]}"; do
   header() { sed -n "s/^$1: //p" "crates/model/mutants/$name.patch"; }
   troubles=$(header Troubles)
-  story=$("target/mutants/build/debug/prove-$name" ask "$(header Question)" ${troubles:+--troubles "$troubles"} || true)
+  story=$("$build/debug/prove-$name" ask "$(header Question)" ${troubles:+--troubles "$troubles"} || true)
   if end=$(grep -m1 '^And so' <<<"$story"); then
     echo "caught $name: $end"
   else

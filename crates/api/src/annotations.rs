@@ -17,6 +17,11 @@ pub const STARTED: &str = "etcd.database.coreos.com/started";
 /// On an `EtcdCluster`: the [`RestoreRequest`](crate::v1beta2::RestoreRequest), as JSON. It stays when it was served.
 pub const RESTORE: &str = "etcd.database.coreos.com/restore";
 
+/// On an `EtcdBackup` that was made before an upgrade: the one that it is a copy of.
+pub const BACKUP_OF: &str = "etcd.database.coreos.com/backup-of";
+/// Beside [`BACKUP_OF`]: the version that the cluster goes to after it.
+pub const BEFORE: &str = "etcd.database.coreos.com/before";
+
 /// [`INITIAL_CLUSTER_STATE`] of the seed of a new cluster.
 pub const STATE_NEW: &str = "new";
 /// [`INITIAL_CLUSTER_STATE`] of every other member, and of the seed once it has started.

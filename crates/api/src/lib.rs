@@ -1,7 +1,7 @@
 //! Types of every custom resource, their CRDs, names, labels and annotations.
 //!
 //! Each kind of name that others may rely on lives in one module: [`labels`], [`annotations`] and [`names`]. The CRDs in
-//! `deploy/crds` are made from the types by `cargo run -p api --example crds -- .`.
+//! `deploy/crds` are made from the types by `make generate`.
 
 #![allow(clippy::duplicated_attributes, reason = "two printer columns may be of one type")]
 

@@ -120,6 +120,10 @@ fn refuses_endpoints_that_are_no_urls_and_two_schedules() {
     let mut spec = with("clusterRef", Value::Null);
     spec["etcdEndpoints"] = json!(["c-client:2379"]);
     assert_refused(backup(&spec), "must be a URL");
+    spec["etcdEndpoints"] = json!(["http://c-client:2379/v3"]);
+    assert_refused(backup(&spec), "must be a URL");
+    spec["etcdEndpoints"] = json!(["http://c-client:2379", "http://c-client:2379/"]);
+    assert!(backup(&spec).is_ok(), "with or without a slash");
     let mut spec = with("schedule", json!("0 3 * * *"));
     spec["backupPolicy"] = json!({"backupIntervalInSecond": 60});
     assert_refused(backup(&spec), "either schedule or");

@@ -21,8 +21,8 @@ mod view;
 
 pub use ids::{ClusterId, MemberId, Name, Uid};
 pub use observation::{
-    Alarm, AlarmKind, Check, Claim, Failing, HashCheck, ImageCheck, Member, Node, NodeState, Observation,
-    Pod, PodPhase, Read, Recorded, Restore, Seed, Stage, Status,
+    Alarm, AlarmKind, AskedBackup, Backups, Check, Claim, Failing, HashCheck, ImageCheck, Member, Node,
+    NodeState, Observation, Pod, PodPhase, Read, Recorded, Restore, Rolled, Seed, Stage, Status,
 };
 pub use plan::{Plan, Rule, plan};
 pub use report::{Condition, ConditionKind, Event, Phase, Report, Severity, Truth};

@@ -32,6 +32,8 @@ pub struct Observation {
     pub pods: Vec<Pod>,
     /// Claims of this cluster by label. A claim has the name of its member.
     pub claims: Vec<Claim>,
+    /// Claims of members that left, which the spec keeps: who owns them is all that anyone asks.
+    pub left_claims: Vec<Claim>,
     /// Pods and claims come from a list answered by the API server just now, not from a cache.
     pub live: bool,
     pub headless_service: bool,
@@ -53,12 +55,21 @@ pub struct Observation {
     /// The answer of a seed that is being made from a backup, asked for whatever cluster it belongs to.
     pub seed: Option<Seed>,
     pub alarms: Read<Vec<Alarm>>,
+    /// Looked for only while there are pods that were inherited: another operator that still acts on them, or why that
+    /// cannot be known.
+    pub rival: Option<String>,
     /// Image checks of this cluster that exist now, finished or not.
     pub image_checks: Vec<ImageCheck>,
+    /// Looked at only while a higher minor is ahead.
+    pub backups: Read<Backups>,
     /// Hash comparisons that were done; kept in memory, and simply done again after a restart.
     pub hash_checks: Vec<HashCheck>,
+    /// How far the log was last rolled on; kept in memory, and simply done again after a restart.
+    pub rolled: Option<Rolled>,
     /// When each member last answered; for a member never heard of, when this operator first looked for it.
     pub heard: BTreeMap<Name, Moment>,
+    /// Since when the member list could be read, round after round; `None`: it cannot be now.
+    pub listed_since: Option<Moment>,
     /// Since when every member that answers says "no leader", and none says otherwise.
     pub leaderless_since: Option<Moment>,
     /// The node of a pod that is gone now, as remembered from when it was there. Absent if nothing is remembered.
@@ -91,6 +102,8 @@ pub struct Restore {
     /// The one name that may ever be made from its backup; recorded before the pod is created.
     pub seed: Name,
     pub stage: Stage,
+    /// How often the seed was made anew, because what makes its data ended half-way.
+    pub again: u32,
     /// Pods and claims of what was there before. No rule sees them, and nothing of their data is taken away, until the
     /// restored cluster is full.
     pub replaced: Vec<Name>,
@@ -134,12 +147,16 @@ pub struct Pod {
     pub ready: bool,
     /// When this operator first saw that it has an address.
     pub addressed: Option<Moment>,
+    /// A container of it runs, or has run.
+    pub begun: bool,
     /// Why the etcd container or an init container waits, if it does (`ImagePullBackOff`, `CrashLoopBackOff`…).
     pub waiting: Option<String>,
     /// A container of it that ended in failure, and is about to be tried again.
     pub failing: Option<Failing>,
     pub deleting: bool,
     pub template: String,
+    /// After how many entries of the log its etcd makes a snapshot.
+    pub snapshot_count: u64,
     /// The UID of the claim that it was created with.
     pub claim: Option<Uid>,
     pub created: Moment,
@@ -155,6 +172,8 @@ pub struct Failing {
     pub times: u32,
     /// Its last words.
     pub words: String,
+    /// It leaves half of its work behind, on which it cannot be tried again.
+    pub spoils: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -188,6 +207,8 @@ pub struct Claim {
     pub name: Name,
     pub uid: Uid,
     pub deleting: bool,
+    /// Our EtcdCluster owns it, so that it goes when that is deleted.
+    pub owned: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +274,29 @@ pub enum Check {
     Unknown(String),
 }
 
+/// The `EtcdBackup`s of a cluster, as far as an upgrade is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backups {
+    /// The EtcdBackup that names this cluster. `None`: none does, or none can be seen.
+    pub named: Option<Name>,
+    /// Backups that were asked for before a new minor, since the spec was last changed.
+    pub asked: Vec<AskedBackup>,
+}
+
+/// One backup, made once, before the cluster goes to a new minor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AskedBackup {
+    pub name: Name,
+    /// The EtcdBackup that it is a copy of.
+    pub of: Name,
+    /// The version that it comes before.
+    pub version: Version,
+    /// `Failed`: it is tried again. `Unknown`: nobody has begun with it.
+    pub outcome: Check,
+    /// When it was asked for.
+    pub at: Moment,
+}
+
 /// A comparison of the data of an upgraded member with that of another, at one revision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HashCheck {
@@ -260,4 +304,12 @@ pub struct HashCheck {
     /// The version that the member ran at.
     pub version: Version,
     pub outcome: Check,
+}
+
+/// The log of that cluster goes on to that index before a member goes to that version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rolled {
+    pub cluster: ClusterId,
+    pub version: Version,
+    pub until: u64,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::observation::Observation;
 use crate::report::Report;
-use crate::rules::{Decision, GATES, RULES};
+use crate::rules::{Decision, GATES, RULES, retention};
 use crate::spec::Spec;
 use crate::status;
 use crate::step::{Action, Step};
@@ -30,6 +30,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     HandsOff,
+    Rival,
     Restore,
     Bootstrap,
     QuorumLost,
@@ -45,6 +46,7 @@ pub enum Rule {
     Scale,
     Upgrade,
     Template,
+    Retention,
     Settle,
     Steady,
 }
@@ -54,6 +56,7 @@ impl Rule {
     pub fn name(self) -> &'static str {
         match self {
             Self::HandsOff => "HandsOff",
+            Self::Rival => "Rival",
             Self::Restore => "Restore",
             Self::Bootstrap => "Bootstrap",
             Self::QuorumLost => "QuorumLost",
@@ -69,6 +72,7 @@ impl Rule {
             Self::Scale => "Scale",
             Self::Upgrade => "Upgrade",
             Self::Template => "Template",
+            Self::Retention => "Retention",
             Self::Settle => "Settle",
             Self::Steady => "Steady",
         }
@@ -93,7 +97,7 @@ pub fn plan(spec: &Spec, seen: &Observation, now: Moment) -> Plan {
     Plan {
         rule,
         passing,
-        wake_after: wake_after(rule, &decision),
+        wake_after: wake_after(&view, rule, &decision),
         why: decision.why,
         actions: decision.actions,
         report,
@@ -103,7 +107,10 @@ pub fn plan(spec: &Spec, seen: &Observation, now: Moment) -> Plan {
 fn decide(view: &View) -> (Rule, Decision) {
     let spoken = |(rule, speak): &(Rule, crate::rules::RuleFn)| speak(view).map(|decision| (*rule, decision));
     if let Some(last_word) = GATES.iter().find_map(spoken) {
-        return last_word;
+        // Who waits for a quorum may delete the cluster to make it anew: no reason to let its volumes go with it.
+        let may_act = last_word.1.actions.is_empty() && !matches!(last_word.0, Rule::HandsOff | Rule::Rival);
+        let released = if may_act { retention::release(view) } else { None };
+        return released.map_or(last_word, |released| (Rule::Retention, released));
     }
     let mut waiting = None;
     for (rule, decision) in RULES.iter().filter_map(spoken) {
@@ -136,14 +143,24 @@ fn rests_on_absence(step: &Step) -> bool {
         )
 }
 
-fn wake_after(rule: Rule, decision: &Decision) -> Option<Duration> {
+fn wake_after(view: &View, rule: Rule, decision: &Decision) -> Option<Duration> {
     match rule {
         _ if !decision.actions.is_empty() => Some(Duration::ZERO),
         Rule::HandsOff => None,
         Rule::Steady => Some(POLL),
         _ if decision.stuck => Some(POLL),
+        // A backup may take long to download.
+        Rule::Restore => Some(POLL_BUSY),
+        _ if in_vain(view) => Some(POLL),
         _ => Some(POLL_BUSY),
     }
+}
+
+/// Somebody is silent, and nothing new was heard or seen of anyone silent for longer than a pod may take to be made.
+fn in_vain(view: &View) -> bool {
+    let silent = view.seen.heard.iter().filter(|(name, _)| view.status(name).is_none());
+    let news = silent.map(|(name, heard)| view.pod(name).map_or(*heard, |pod| pod.changed.max(*heard)));
+    news.max().is_some_and(|news| view.now.since(news) >= view.spec.knobs.making_patience)
 }
 
 #[cfg(test)]
@@ -157,6 +174,12 @@ mod tests {
         plan(&scene.spec, &scene.seen, NOW)
     }
 
+    fn hush(scene: &mut Scene, seconds: u64) {
+        for name in ["a", "b", "c"] {
+            scene.silence(name, seconds);
+        }
+    }
+
     #[rstest]
     #[case::steady(|_: &mut Scene| {}, Rule::Steady, Some(POLL))]
     #[case::paused(|s: &mut Scene| s.spec.paused = true, Rule::HandsOff, None)]
@@ -165,6 +188,19 @@ mod tests {
     #[case::a_person_first(|s: &mut Scene| { s.silence("b", 5); s.want("3.4.1"); }, Rule::Upgrade, Some(POLL))]
     #[case::change_of_mind(|s: &mut Scene| { s.learner("d"); s.want("3.5.17"); }, Rule::Abandon, Some(Duration::ZERO))]
     #[case::election(|s: &mut Scene| s.blind(), Rule::Unknown, Some(POLL_BUSY))]
+    #[case::outage(|s: &mut Scene| { s.dark(); hush(s, 10); }, Rule::Unknown, Some(POLL_BUSY))]
+    #[case::outage_for_long(|s: &mut Scene| { s.dark(); hush(s, 300); }, Rule::Unknown, Some(POLL))]
+    #[case::one_of_them_came_back_just_now(|s: &mut Scene| {
+        s.dark();
+        hush(s, 300);
+        s.pod("b").changed = NOW;
+    }, Rule::Unknown, Some(POLL_BUSY))]
+    #[case::quorum_lost_for_long(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.lose_pod("c");
+        s.dark();
+        hush(s, 300);
+    }, Rule::QuorumLost, Some(POLL))]
     fn the_most_urgent_rule_speaks(
         #[case] change: fn(&mut Scene),
         #[case] rule: Rule,

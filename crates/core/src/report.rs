@@ -119,6 +119,13 @@ impl Event {
         Self::normal("Replacing Dead Member", format!("The dead member {name} is being replaced"))
     }
 
+    pub fn no_backup(version: Version) -> Self {
+        let message = format!(
+            "no EtcdBackup names this cluster: it goes to {version} without a fresh backup, and no way leads back"
+        );
+        Self { severity: Severity::Warning, reason: "No Backup".to_owned(), message }
+    }
+
     pub fn member_upgraded(name: &Name, from: Version, to: Version) -> Self {
         Self::normal("Member Upgraded", format!("Member {name} upgraded from {from} to {to}"))
     }

@@ -19,8 +19,14 @@ const DNS_LEARNS: Duration = Duration::from_millis(400);
 const AHEAD: usize = 2;
 
 impl Pod {
+    /// Made by an operator before ours, which notes no template. It is kept as it is.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.template.is_empty()
+    }
+
     /// Made for a member that joins others.
-    pub(crate) fn is_joiner(&self) -> bool {
+    #[must_use]
+    pub fn is_joiner(&self) -> bool {
         self.armed && self.peers.len() > 1 && self.peers.contains(&self.name)
     }
 
@@ -32,11 +38,12 @@ impl Pod {
 impl<'a> View<'a> {
     /// Pods that wait for a member that is still wanted, in the order in which they join.
     pub fn waiting_room(&self) -> Vec<&'a Pod> {
-        let version = self.lowest_running();
+        // Who does not answer may be on a lower one: nobody is sent away for that.
+        let version = self.lowest_running().filter(|_| self.all_answer());
         let usable = |pod: &&Pod| {
             self.members().iter().all(|member| member.name != pod.name)
                 && pod.is_held()
-                && version.is_some_and(|version| !self.image_differs(pod, version))
+                && version.is_none_or(|version| !self.image_differs(pod, version))
                 && !self.outdated(pod)
                 && !self.unbacked(pod)
         };

@@ -4,7 +4,7 @@ use crate::ids::Name;
 use crate::observation::{AlarmKind, Check, Member, Read, Stage};
 use crate::plan::Rule;
 use crate::report::{Condition, ConditionKind, Phase, Report, Severity, Truth};
-use crate::rules::{Decision, hands_off, quorum, upgrade};
+use crate::rules::{Decision, hands_off, precaution, quorum, upgrade};
 use crate::version::Version;
 use crate::view::{Quorum, View};
 
@@ -111,22 +111,26 @@ fn conditions(
         conditions.push(holds(ConditionKind::Paused, "ControlPaused", "control is paused by spec.paused"));
     }
     if begun {
-        conditions.push(available(&quorum));
+        conditions.push(available(view, &quorum));
         conditions.extend(quorum_lost(view, &quorum));
         conditions.extend(scaling(view));
         conditions.extend(recovering(view, &quorum));
         conditions.extend(target.map(|target| upgrading_to(view, target)));
         conditions.extend(degraded(rule, decision));
         conditions.extend(alarm(view));
+    } else if rule == Rule::Rival || (rule == Rule::Bootstrap && refusal.is_none()) {
+        conditions.extend(degraded(rule, decision));
     }
     conditions.extend(kstatus(view, rule, decision, refusal.is_some(), &conditions));
     conditions
 }
 
-fn available(quorum: &Quorum) -> Condition {
+/// A second voter that is just starting is part of growing, and turns nothing: as with the book's operator.
+fn available(view: &View, quorum: &Quorum) -> Condition {
     let available = holds(ConditionKind::Available, "Cluster available", "");
     match quorum {
         Quorum::Holds => available,
+        Quorum::AwaitsSecond if view.second_just_starts() => available,
         Quorum::AwaitsSecond | Quorum::Unknown(_) => {
             Condition { status: Truth::Unknown, reason: "Cluster unknown".to_owned(), ..available }
         }
@@ -219,6 +223,7 @@ fn upgrading_to(view: &View, target: Version) -> Condition {
         _ => None,
     });
     message.extend(failed);
+    message.extend(precaution::awaited(view, hop.unwrap_or(target)));
     holds(ConditionKind::Upgrading, "Cluster upgrading", message.join("; "))
 }
 
@@ -259,9 +264,11 @@ fn kstatus(
         Rule::Steady if refused => ("SpecInvalid", "the spec is not acted on: see SpecInvalid".to_owned()),
         Rule::Steady => ("MembersReady", settled_message(view)),
         Rule::HandsOff => ("HandsOff", decision.why.clone()),
+        Rule::Rival => ("Rival", decision.why.clone()),
         Rule::Restore if decision.stuck => ("RestoreFailed", decision.why.clone()),
         Rule::Restore => ("Restoring", "see Restoring".to_owned()),
-        Rule::Bootstrap if decision.stuck => ("SpecInvalid", decision.why.clone()),
+        Rule::Bootstrap if decision.stuck && refused => ("SpecInvalid", decision.why.clone()),
+        Rule::Bootstrap if decision.stuck => ("CannotBegin", decision.why.clone()),
         Rule::Bootstrap => ("Creating", "the first member is being created".to_owned()),
         Rule::QuorumLost => ("QuorumLost", "see QuorumLost".to_owned()),
         Rule::Unknown => ("Unknown", "no member answers for the cluster".to_owned()),

@@ -1,7 +1,7 @@
 //! Every act of the controller, each with exactly the identifiers and preconditions that it needs.
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
-use crate::observation::Restore;
+use crate::observation::{Restore, Rolled};
 use crate::report::Event;
 use crate::version::Version;
 
@@ -72,6 +72,7 @@ pub enum Step {
     CreateRestoredSeed {
         name: Name,
         version: Version,
+        request: Uid,
     },
     /// Create the pod (and claim) of a member that is to be added, or was and has not started: `existing`, armed with
     /// `peers` and those who are not listed yet, whose URLs follow from their names. It starts once all are listed.
@@ -95,6 +96,12 @@ pub enum Step {
         disarm: bool,
         serve: bool,
     },
+    /// Note the template of now, and the claim, on a pod that was inherited, with a UID test: from then on it is one of ours,
+    /// and later changes are rolled out.
+    Adopt {
+        name: Name,
+        uid: Uid,
+    },
     /// Take the label away that the client Service and the budget select, with a UID test.
     StopServing {
         name: Name,
@@ -115,6 +122,13 @@ pub enum Step {
     DeleteClaim {
         name: Name,
         uid: Uid,
+    },
+    /// The claim goes with the EtcdCluster from now on (`owned`), or stays when that is deleted; with a UID test, and the
+    /// resource version that was observed.
+    OwnClaim {
+        name: Name,
+        uid: Uid,
+        owned: bool,
     },
     /// Through any healthy voter; the peer URL is derived from the name.
     AddMember {
@@ -143,6 +157,16 @@ pub enum Step {
     DropImageCheck {
         pod: Name,
         uid: Uid,
+    },
+    /// Write entries that change nothing, as many as a moment allows, until the log has reached `until`; and remember
+    /// how far it is to go for this version.
+    RollLog {
+        to: Rolled,
+    },
+    /// Ask for one backup before the cluster goes to `version`: a copy of the EtcdBackup `of`, made once.
+    BackUp {
+        of: Name,
+        version: Version,
     },
     /// Compare hashes of two followers at one revision, and remember the outcome for this member and version.
     CompareHash {

@@ -56,6 +56,14 @@ impl Version {
         self.at_least(3, 5)
     }
 
+    /// A log that was begun by `from` is read wrongly by this one.
+    /// - Until 3.4 a GET of `/health` (a probe's, or `etcdctl cluster-health`) is an entry of the v2 store. 3.6 panics at it.
+    /// - Until 3.4 the database notes how far it is only when keys are written. 3.5 (seen with 3.5.35) then takes members
+    ///   that were added later for removed ones; it goes on, but as 3.6 it turns them away, and quorum is gone.
+    pub fn misreads_log_of(self, from: Version) -> bool {
+        [Version::new(3, 5, 0), Version::new(3, 6, 0)].iter().any(|first| from < *first && *first <= self)
+    }
+
     /// These can corrupt data.
     fn is_unsafe(self) -> bool {
         self.same_minor(Version::new(3, 5, 0)) && self.patch <= 2
@@ -227,6 +235,17 @@ mod tests {
 
     fn v(text: &str) -> Version {
         text.parse().unwrap()
+    }
+
+    #[rstest]
+    #[case("3.3.12", "3.4.15", false)]
+    #[case("3.4.15", "3.5.35", true)]
+    #[case("3.5.16", "3.5.35", false)]
+    #[case("3.5.35", "3.6.16", true)]
+    #[case("3.6.4", "3.6.16", false)]
+    #[case("3.6.16", "3.5.35", false)]
+    fn some_read_the_logs_of_others_wrongly(#[case] from: &str, #[case] to: &str, #[case] wrongly: bool) {
+        assert_eq!(v(to).misreads_log_of(v(from)), wrongly);
     }
 
     #[rstest]

@@ -12,7 +12,7 @@ use crate::step::Peer;
 use crate::time::Moment;
 use crate::version::{Refusal, Version};
 
-/// A container that we restarted ourselves may be down this long before it proves anything.
+/// A container that we started or restarted ourselves may be down this long before it proves anything.
 const RESTART_GRACE: Duration = Duration::from_secs(8);
 
 /// Waiting reasons that blame the image, not the member.
@@ -184,11 +184,14 @@ impl<'a> View<'a> {
     }
 
     pub fn caught_up(&self, member: &Member) -> bool {
-        let newest =
-            self.seen.statuses.values().filter_map(Read::known).map(|s| s.raft_index).max().unwrap_or(0);
         self.answer(member).is_some_and(|status| {
-            newest.saturating_sub(status.applied_index) <= self.spec.knobs.catch_up_entries
+            self.newest_entry().saturating_sub(status.applied_index) <= self.spec.knobs.catch_up_entries
         })
+    }
+
+    /// How far the log is, as far as anyone says.
+    pub fn newest_entry(&self) -> u64 {
+        self.seen.statuses.values().filter_map(Read::known).map(|s| s.raft_index).max().unwrap_or(0)
     }
 
     pub fn persistent(&self, name: &Name) -> bool {
@@ -258,15 +261,18 @@ impl<'a> View<'a> {
         self.seen.statuses.values().filter_map(Read::known).map(|status| status.version).min()
     }
 
+    /// Everyone who started tells of itself.
+    pub fn all_answer(&self) -> bool {
+        !self.members().is_empty() && self.members().iter().all(|m| self.answers(m) || !m.started)
+    }
+
     /// The lowest version that runs, or ran when it was last heard of: a silent member may still be on the old one.
     pub fn current_version(&self) -> Option<Version> {
         let lowest = self.lowest_running();
-        let all_answer =
-            !self.members().is_empty() && self.members().iter().all(|m| self.answers(m) || !m.started);
         // What the cluster has left behind cannot come back, whatever was recorded.
         let left_behind = |old: &Version| self.seen.agreed.is_some_and(|agreed| old.before_minor_of(agreed));
         match (lowest, self.seen.recorded.version.filter(|recorded| !left_behind(recorded))) {
-            (Some(lowest), _) if all_answer => Some(lowest),
+            (Some(lowest), _) if self.all_answer() => Some(lowest),
             (Some(lowest), Some(recorded)) => Some(lowest.min(recorded)),
             (lowest, recorded) => lowest.or(recorded),
         }
@@ -295,7 +301,8 @@ impl<'a> View<'a> {
 
     /// The pod is to be made anew: its template changed, or its claim goes when it does.
     pub fn outdated(&self, pod: &Pod) -> bool {
-        pod.template != self.spec.template || self.claim(&pod.name).is_some_and(|claim| claim.deleting)
+        let changed = pod.template != self.spec.template && !pod.is_inherited();
+        changed || self.claim(&pod.name).is_some_and(|claim| claim.deleting)
     }
 
     /// The data is still there when the pod is not.
@@ -399,10 +406,17 @@ impl<'a> View<'a> {
         (hearsay.len() == 2 && !first.learner && self.data(first) != Data::Gone).then_some(unstarted)
     }
 
-    /// How long this member has not answered, counted from our own last change to its pod.
+    /// Not long enough ago to say that it fails to start.
+    pub fn second_just_starts(&self) -> bool {
+        self.awaited_second().is_some_and(|second| self.silent_for(second) < RESTART_GRACE)
+    }
+
+    /// How long this member has not answered, counted from our own last change to its pod, and from when there was a
+    /// quorum again: in an outage everybody is silent.
     pub fn silent_for(&self, member: &Member) -> Duration {
         let heard = self.seen.heard.get(&member.name).copied().unwrap_or(self.now);
         let changed = self.pod(&member.name).map_or(heard, |pod| pod.changed);
-        self.now.since(heard.max(changed))
+        let listed = self.seen.listed_since.unwrap_or(heard);
+        self.now.since(heard.max(changed).max(listed))
     }
 }

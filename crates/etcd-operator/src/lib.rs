@@ -3,8 +3,11 @@
 pub mod backup;
 pub mod cli;
 pub mod cluster;
+#[cfg(test)]
+mod monitoring;
 pub mod process;
 pub mod restore;
+pub mod rights;
 pub mod scope;
 pub mod snapshot;
 pub mod store;

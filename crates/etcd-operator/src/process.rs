@@ -12,10 +12,10 @@ use runtime::backoff::{Policy, until_ok};
 use runtime::client::{self, ClientError};
 use runtime::crd::Wanted;
 use runtime::events::Recorder;
-use runtime::lease::{Config, Election, Identity, Leadership, Timing};
+use runtime::lease::{self, Config, Election, Identity, Leadership, Timing};
 use runtime::logging::{self, LoggingError};
 use runtime::metrics::Metrics;
-use runtime::rights::{self, Need};
+use runtime::rights::{Need, require_each};
 use runtime::server::{Gate, Readiness, Server, ServerError};
 use runtime::shutdown;
 use thiserror::Error;
@@ -26,9 +26,11 @@ use crate::cli::{Cli, Controller};
 use crate::cluster::{self, Context, Defaults, Watches};
 use crate::scope::Scope;
 use crate::tenure::Tenure;
-use crate::{backup, restore};
+use crate::{backup, restore, rights};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the names of all metrics begin with.
+pub const METRICS: &str = "etcd_operator";
 /// Keeps, on each CRD, the version of the operator that wrote it.
 const CRD_ANNOTATION: &str = "etcd.database.coreos.com/operator-version";
 const CRD_PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +54,7 @@ pub enum ProcessError {
 pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     logging::init(cli.log_format, &cli.log_level)?;
     let stop = shutdown::on_signal()?;
-    let mut registry = Registry::with_prefix("etcd_operator");
+    let mut registry = Registry::with_prefix(METRICS);
     let metrics = Metrics::register(&mut registry, VERSION);
     let clusters = cluster::Metrics::register(&mut registry);
     let backups = backup::Metrics::register(&mut registry);
@@ -62,11 +64,13 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     let client = client::builder(config, &format!("etcd-operator/{VERSION}"), metrics.clone())?.build();
 
     let readiness = Readiness::default();
-    let gates = chosen(&cli).into_iter().map(|one| (one, readiness.gate(gate(one)))).collect::<Vec<_>>();
+    let gates = gates(&cli, &readiness);
     let server = Server::bind(cli.listen_addr, Arc::new(registry), readiness).await?;
     let served = tokio::spawn(server.serve(stop.clone()));
 
-    let operator = Operator { pod: pod_name(&cli), namespace, client, metrics, clusters, backups, cli };
+    let pod = pod_name(&cli);
+    let uid = pod_uid(&pod);
+    let operator = Operator { cli, pod, uid, namespace, client, metrics, clusters, backups };
     info!(
         version = VERSION,
         namespace = operator.namespace,
@@ -75,9 +79,7 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
         controllers = ?operator.cli.controllers,
         "started"
     );
-    if operator.prepare(&stop).await?.is_some() {
-        join_all(gates.into_iter().map(|(one, gate)| operator.control(one, gate, &stop))).await;
-    }
+    operator.work(gates, &stop).await?;
     if let Ok(Err(error)) = served.await {
         error!(%error, "metrics and health were no longer served");
     }
@@ -85,17 +87,32 @@ pub async fn run(cli: Cli) -> Result<(), ProcessError> {
     Ok(())
 }
 
-struct Operator {
-    cli: Cli,
-    pod: String,
-    namespace: String,
-    client: Client,
-    metrics: Metrics,
-    clusters: cluster::Metrics,
-    backups: backup::Metrics,
+/// The operator itself, whatever it runs in.
+pub struct Operator {
+    pub cli: Cli,
+    /// The pod that it runs in, and that pod's UID.
+    pub pod: String,
+    pub uid: Option<String>,
+    pub namespace: String,
+    pub client: Client,
+    pub metrics: Metrics,
+    pub clusters: cluster::Metrics,
+    pub backups: backup::Metrics,
 }
 
 impl Operator {
+    /// Works until `stop`.
+    pub async fn work(
+        &self,
+        gates: Vec<(Controller, Gate)>,
+        stop: &CancellationToken,
+    ) -> Result<(), ProcessError> {
+        if self.prepare(stop).await?.is_some() {
+            join_all(gates.into_iter().map(|(one, gate)| self.control(one, gate, stop))).await;
+        }
+        Ok(())
+    }
+
     fn scope(&self) -> Scope {
         if self.cli.cluster_wide { Scope::Everywhere } else { Scope::Namespace(self.namespace.clone()) }
     }
@@ -110,8 +127,9 @@ impl Operator {
         };
         info!(%version, "Kubernetes answers");
         let needs = self.needs();
-        let namespace = (!self.cli.cluster_wide).then_some(self.namespace.as_str());
-        let rights = || rights::require(client, &needs, namespace);
+        let home = Some(self.namespace.as_str());
+        let places = [(needs.as_slice(), home.filter(|_| !self.cli.cluster_wide)), (&rights::AT_HOME, home)];
+        let rights = || require_each(client, &places);
         if until_ok(START, stop, "the check of rights", rights).await.is_none() {
             return Ok(None);
         }
@@ -177,8 +195,9 @@ impl Operator {
         let config = Config {
             namespace: self.namespace.clone(),
             name: lease.to_owned(),
-            identity: Identity::new(&self.pod, self.pod_uid().as_deref()),
+            identity: Identity::new(&self.pod, self.uid.as_deref()),
             timing: Timing::default(),
+            owner: lease::deployment_of(&self.client, &self.namespace, &self.pod).await,
         };
         let election = Election::start(self.client.clone(), config, self.metrics.leading(lease));
         while !stop.is_cancelled() {
@@ -216,39 +235,18 @@ impl Operator {
         Recorder::new(self.client.clone(), self.pod.clone(), self.metrics.clone())
     }
 
-    /// Pods that come from a Deployment never share a name, so where there is no UID the name will do: a container that
-    /// starts again in its pod need not wait for its own lease.
-    fn pod_uid(&self) -> Option<String> {
-        let in_a_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        std::env::var("MY_POD_UID").ok().or_else(|| in_a_pod.then(|| self.pod.clone()))
-    }
-
     fn needs(&self) -> Vec<Need> {
-        let mut needs: Vec<Need> = Vec::new();
-        for controller in chosen(&self.cli) {
-            needs.extend(match controller {
-                Controller::Cluster => cluster::NEEDS.as_slice(),
-                Controller::Backup => backup::NEEDS.as_slice(),
-                Controller::Restore => restore::NEEDS.as_slice(),
-            });
-        }
-        needs.extend(EVERYONE);
-        if self.cli.create_crd {
-            needs.push(Need::cluster(
-                "apiextensions.k8s.io",
-                "customresourcedefinitions",
-                &["get", "create", "update"],
-            ));
-        }
+        let mut needs: Vec<Need> = chosen(&self.cli).into_iter().flat_map(rights::of).copied().collect();
+        needs.extend(rights::EVERYONE);
+        needs.extend(self.cli.create_crd.then_some(rights::CREATE_CRD));
         needs
     }
 }
 
-/// What every controller does; manifests grant at least this, and the `NEEDS` of those that run.
-const EVERYONE: [Need; 2] = [
-    Need::namespaced("", "events", &["create", "patch"]),
-    Need::namespaced("coordination.k8s.io", "leases", &["get", "create", "update"]),
-];
+/// What must be in order before each of the controllers is ready.
+pub fn gates(cli: &Cli, readiness: &Readiness) -> Vec<(Controller, Gate)> {
+    chosen(cli).into_iter().map(|one| (one, readiness.gate(gate(one)))).collect()
+}
 
 /// The controllers to run, each once.
 fn chosen(cli: &Cli) -> BTreeSet<Controller> {
@@ -276,4 +274,11 @@ fn gate(controller: Controller) -> &'static str {
 fn pod_name(cli: &Cli) -> String {
     let named = cli.pod_name.clone().or_else(|| std::env::var("HOSTNAME").ok());
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "etcd-operator".to_owned())
+}
+
+/// Pods that come from a Deployment never share a name, so where there is no UID the name will do: a container that
+/// starts again in its pod need not wait for its own lease.
+fn pod_uid(pod: &str) -> Option<String> {
+    let in_a_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    std::env::var("MY_POD_UID").ok().or_else(|| in_a_pod.then(|| pod.to_owned()))
 }

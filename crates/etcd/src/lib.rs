@@ -13,6 +13,8 @@ mod watch;
 
 #[cfg(feature = "fake")]
 pub mod fake;
+#[cfg(feature = "faults")]
+pub mod faults;
 #[cfg(feature = "process")]
 pub mod process;
 #[cfg(feature = "traffic")]

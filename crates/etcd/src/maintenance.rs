@@ -149,12 +149,13 @@ impl Member {
 
     /// The whole database, followed by the SHA-256 of it. The deadline holds for each piece.
     pub async fn snapshot(&self, freshness: Freshness) -> Result<Snapshot> {
+        let wide = self.wide();
         match freshness {
-            Freshness::Proven => self.health().await?,
+            Freshness::Proven => wide.health().await?,
             // Pieces of a snapshot do not say who sent them.
-            Freshness::AsIs => drop(self.status().await?),
+            Freshness::AsIs => drop(wide.status().await?),
         }
-        let mut client = MaintenanceClient::new(self.channel.clone());
+        let mut client = MaintenanceClient::new(wide.channel);
         let request = Ask::Local(pb::SnapshotRequest {}).request();
         let pieces = timeout(self.deadline(), client.snapshot(request))
             .await

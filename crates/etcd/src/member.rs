@@ -14,6 +14,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(2);
 /// Member lists and statuses are small, and there is a connection for every member of every cluster.
 const WINDOW: u32 = 64 * 1024;
+/// A snapshot comes as fast as it is taken.
+const WIDE_WINDOW: u32 = 1 << 20;
 const QUEUED_CALLS: usize = 16;
 
 /// Who sent an answer, from its header.
@@ -27,6 +29,19 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "member {} of cluster {}", self.member, self.cluster)
     }
+}
+
+fn channel(uri: &http::Uri, window: u32) -> Channel {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    // A node that was cut off answers nothing, not even a reset: let the next call open a new connection.
+    tcp.set_tcp_user_timeout(Some(DEADLINE));
+    Endpoint::from(uri.clone())
+        .initial_stream_window_size(window)
+        .initial_connection_window_size(window)
+        .buffer_size(QUEUED_CALLS)
+        .connect_with_connector_lazy(tcp)
 }
 
 /// Whose answers are taken; `None` takes anyone's.
@@ -60,6 +75,7 @@ impl fmt::Display for Expect {
 #[derive(Debug, Clone)]
 pub struct Member {
     pub(crate) channel: Channel,
+    uri: http::Uri,
     expect: Expect,
     deadline: Duration,
 }
@@ -73,17 +89,13 @@ impl Member {
         if uri.port().is_none() || uri.path() != "/" {
             return Err(bad());
         }
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT));
-        // A node that was cut off answers nothing, not even a reset: let the next call open a new connection.
-        tcp.set_tcp_user_timeout(Some(DEADLINE));
-        let channel = Endpoint::from(uri)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .buffer_size(QUEUED_CALLS)
-            .connect_with_connector_lazy(tcp);
-        Ok(Self { channel, expect, deadline: DEADLINE })
+        let channel = channel(&uri, WINDOW);
+        Ok(Self { channel, uri, expect, deadline: DEADLINE })
+    }
+
+    /// The same member, on a connection of its own for much at once.
+    pub(crate) fn wide(&self) -> Self {
+        Self { channel: channel(&self.uri, WIDE_WINDOW), ..self.clone() }
     }
 
     /// The same member and connection, with another deadline for each call.
@@ -124,11 +136,16 @@ impl Member {
     {
         let mut request = ask.request();
         request.set_timeout(self.deadline);
-        match timeout(self.deadline, send(request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Error::of(&status)),
-            Err(_) => Err(Error::TimedOut),
-        }
+        let answered = async {
+            match timeout(self.deadline, send(request)).await {
+                Ok(Ok(response)) => Ok(response.into_inner()),
+                Ok(Err(status)) => Err(Error::of(&status)),
+                Err(_) => Err(Error::TimedOut),
+            }
+        };
+        #[cfg(feature = "faults")]
+        let answered = crate::faults::between::<Q, A>(answered);
+        answered.await
     }
 
     pub(crate) fn check(&self, header: Option<&pb::ResponseHeader>) -> Result<Identity> {

@@ -10,6 +10,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
 use crate::error::{Error, Result};
+use crate::kit::wait_for;
 use crate::layout::{DNS_SERVICE, Layout};
 use crate::net::netns_path;
 use crate::node::Node;
@@ -77,12 +78,8 @@ async fn dns_answers(lab: &Layout) -> Result<()> {
 /// DNS answers and a claim would be served.
 pub async fn ready(lab: &Layout, client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
-    until("the volume provisioner", Duration::from_mins(3), async || {
-        let status = deployments.get("local-path").await?.status.unwrap_or_default();
-        Ok(status
-            .available_replicas
-            .filter(|n| *n > 0)
-            .ok_or(format!("{} pods, none available", status.replicas.unwrap_or(0))))
+    wait_for(&deployments, "local-path", Duration::from_mins(3), "to provision volumes", |deployment| {
+        deployment.status.as_ref().and_then(|status| status.available_replicas).is_some_and(|n| n > 0)
     })
     .await?;
     dns_answers(lab).await

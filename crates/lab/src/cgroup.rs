@@ -11,6 +11,10 @@ use crate::error::{At, Error, Result};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
+/// Pods have a whole node in real life. Here all of them share two cores with whatever else runs, where every session weighs as
+/// much as all pods of a lab together: on a busy machine etcd would lose its elections. So they weigh 16 times as much.
+const WEIGHTS: [(&str, &str); 2] = [("cpu.shares", "16384"), ("cpu.weight", "1600")];
+
 /// The roots of all hierarchies: one for each v1 controller, or the one of v2.
 fn hierarchies() -> Vec<PathBuf> {
     let root = Path::new(MOUNT);
@@ -35,6 +39,20 @@ pub fn ensure(path: &str) -> Result<()> {
             dir.push(part);
             fs::create_dir_all(&dir).at(&dir)?;
             inherit(&parent, &dir)?;
+            if parent == root {
+                weigh(&dir)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where this hierarchy is the one of the processor.
+fn weigh(group: &Path) -> Result<()> {
+    for (file, weight) in WEIGHTS {
+        let file = group.join(file);
+        if file.exists() {
+            fs::write(&file, weight).at(&file)?;
         }
     }
     Ok(())
@@ -66,7 +84,8 @@ pub fn pids(path: &str) -> Vec<i32> {
     found
 }
 
-fn pids_below(dir: &Path) -> Vec<i32> {
+/// Pids in this group and below it.
+pub fn pids_below(dir: &Path) -> Vec<i32> {
     let own = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let mut all: Vec<i32> = own.split_whitespace().filter_map(|p| p.parse().ok()).collect();
     for child in subgroups(dir) {
@@ -76,24 +95,26 @@ fn pids_below(dir: &Path) -> Vec<i32> {
 }
 
 fn subgroups(dir: &Path) -> Vec<PathBuf> {
-    fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect()
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())).map(|entry| entry.path()).collect()
 }
 
-/// The groups named after a container, wherever in the lab's tree the kubelet put them.
+/// The groups below `dir` whose name holds this, wherever the kubelet put them.
+fn named(dir: &Path, part: &str) -> Vec<PathBuf> {
+    let is_named = |group: &Path| group.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
+    let groups = subgroups(dir).into_iter();
+    groups.flat_map(|group| if is_named(&group) { vec![group] } else { named(&group, part) }).collect()
+}
+
+/// The group of a pod, in one of the hierarchies, once the kubelet has made it.
+pub fn of_pod(lab_cgroup: &str, uid: &str) -> Option<PathBuf> {
+    let part = format!("pod{uid}");
+    hierarchies().iter().find_map(|root| named(&root.join(lab_cgroup), &part).pop())
+}
+
 pub fn pids_of_container(lab_cgroup: &str, container_id: &str) -> Vec<i32> {
-    fn find(dir: &Path, id: &str, found: &mut Vec<i32>) {
-        for child in subgroups(dir) {
-            if child.file_name().is_some_and(|n| n.to_string_lossy().contains(id)) {
-                found.extend(pids_below(&child));
-            } else {
-                find(&child, id, found);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    for root in hierarchies() {
-        find(&root.join(lab_cgroup), container_id, &mut found);
-    }
+    let groups = hierarchies().into_iter().flat_map(|root| named(&root.join(lab_cgroup), container_id));
+    let mut found: Vec<i32> = groups.flat_map(|group| pids_below(&group)).collect();
     found.sort_unstable();
     found.dedup();
     found

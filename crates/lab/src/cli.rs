@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
 use lab::control::processes;
-use lab::images::{self, Listed};
+use lab::images::{self, Listed, Reference};
 use lab::layout::{BUCKET, Layout};
 use lab::programs::{EtcdVersion, Program};
 use lab::status::Row;
@@ -115,6 +115,15 @@ enum Verb {
         #[command(flatten)]
         which: Which,
     },
+    /// Write the image of a program into a file, in the OCI layout: the same program gives the same file
+    Export {
+        /// Path of the binary; its file name says which image it becomes
+        binary: PathBuf,
+        archive: PathBuf,
+        /// The image's name, with its tag
+        #[arg(long)]
+        name: Reference,
+    },
 }
 
 #[derive(Args)]
@@ -207,6 +216,11 @@ pub async fn run(cli: Cli) -> Result<()> {
                 say(name)?;
             }
             Ok(())
+        }
+        Verb::Export { binary, archive, name } => {
+            let mut image = images::of_binary(&binary)?;
+            image.names = vec![name];
+            Ok(images::export(&image, &archive)?)
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use kube::api::Api;
+use kube::runtime::watcher;
 use nix::sys::signal::Signal;
 
 use crate::Lab;
@@ -47,10 +48,33 @@ impl Lab {
         node.join(&self.programs)
     }
 
+    /// Starts every node that somebody left stopped, killed or without one of its programs.
+    pub async fn start_stopped_nodes(&self) -> Result<()> {
+        for node in Node::all(&self.layout).filter(|node| !node.runs()) {
+            self.start_node(&node.name()).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until Kubernetes counts the node as Ready.
     pub async fn node_ready(&self, name: &str, limit: Duration) -> Result<()> {
         let api: Api<KubeNode> = Api::all(self.client().await?);
         kit::wait_for(&api, name, limit, "to be Ready", up::is_ready).await.map(drop)
+    }
+
+    /// Waits until every node is Ready and takes pods again: its taints go a while after what they were put on for.
+    pub async fn nodes_usable(&self, limit: Duration) -> Result<()> {
+        let api: Api<KubeNode> = Api::all(self.client().await?);
+        let takes_pods = |node: &KubeNode| {
+            let spec = node.spec.as_ref();
+            let tainted = spec.and_then(|spec| spec.taints.as_ref()).is_some_and(|taints| !taints.is_empty());
+            up::is_ready(node) && !tainted && spec.and_then(|spec| spec.unschedulable) != Some(true)
+        };
+        let all = |nodes: &[KubeNode]| {
+            nodes.len() == self.layout.node_names().count() && nodes.iter().all(takes_pods)
+        };
+        let everywhere = watcher::Config::default();
+        kit::wait_for_all(&api, everywhere, limit, "every node to take pods", all).await.map(drop)
     }
 
     /// No packet passes between the node and anything else.
@@ -68,11 +92,11 @@ impl Lab {
 
     /// Undoes every cut, slow link and pause; stopped nodes stay stopped.
     pub fn mend(&self) -> Result<()> {
-        for name in self.layout.node_names() {
-            self.heal_node(&name)?;
-        }
         if processes(&self.layout).alive(Control::ApiServer.name()).is_some() {
             self.resume_api_server()?;
+        }
+        for name in self.layout.node_names() {
+            self.heal_node(&name)?;
         }
         Ok(())
     }
@@ -148,6 +172,12 @@ impl Lab {
             process.signal(signal)?;
         }
         Ok(())
+    }
+
+    /// What tells the processes of the pod with this UID, as soon as it has any: quickly, since some live for moments.
+    pub fn pod_processes(&self, uid: &str) -> Option<impl Fn() -> Vec<i32> + use<>> {
+        let group = cgroup::of_pod(&self.layout.cgroup(), uid)?;
+        Some(move || cgroup::pids_below(&group))
     }
 
     /// Where the pod's volume of that name lies on this machine.

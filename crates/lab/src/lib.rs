@@ -52,12 +52,7 @@ impl Lab {
     /// Makes the image of a program from its binary, under the names that manifests use. Nodes forget
     /// what they have under these names: a build made a moment ago must not lose to the one before it.
     pub fn publish(&self, binary: &Path) -> Result<Vec<Reference>> {
-        let image = match binary.file_name().and_then(|n| n.to_str()) {
-            Some("etcd-operator") => images::etcd_operator(binary)?,
-            Some("nginx-operator") => images::nginx_operator(binary)?,
-            Some(name) => images::program(name, binary)?,
-            None => return Err(Error::usage(format!("{} is no file", binary.display()))),
-        };
+        let image = images::of_binary(binary)?;
         let names = image.names.clone();
         Images::new(&default_cache()?).publish(&[image], &self.layout.registry_store())?;
         for node in node::Node::all(&self.layout) {

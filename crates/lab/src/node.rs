@@ -180,6 +180,12 @@ impl<'a> Node<'a> {
         processes(self.lab).ensure(&self.component(agent), &inside, true, &argv)
     }
 
+    /// Whether all that makes a node is there.
+    pub fn runs(&self) -> bool {
+        let agents = Agent::ALL.map(|agent| self.component(agent));
+        agents.iter().chain([&self.name()]).all(|name| processes(self.lab).alive(name).is_some())
+    }
+
     /// Everything on the node ends at once, as when the power fails.
     pub fn kill(&self) -> Result<()> {
         let all = processes(self.lab);

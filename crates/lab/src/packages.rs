@@ -21,7 +21,7 @@ pub enum PackageError {
 }
 
 /// Each package, with a file that shows that it is there.
-const NEEDED: [(&str, &str); 15] = [
+const NEEDED: [(&str, &str); 19] = [
     ("containerd", "usr/bin/containerd"),
     ("runc", "usr/sbin/runc"),
     ("containernetworking-plugins", "usr/lib/cni/bridge"),
@@ -37,9 +37,13 @@ const NEEDED: [(&str, &str); 15] = [
     // For Go, where it has to be fetched.
     ("curl", "usr/bin/curl"),
     ("unzip", "usr/bin/unzip"),
-    // For the pause program.
+    // For the pause program and nginx.
     ("gcc", "usr/bin/gcc"),
     ("libc6-dev", "usr/include/stdlib.h"),
+    ("make", "usr/bin/make"),
+    ("libpcre2-dev", "usr/include/pcre2.h"),
+    ("libssl-dev", "usr/include/openssl/ssl.h"),
+    ("zlib1g-dev", "usr/include/zlib.h"),
 ];
 
 /// Installs what is missing. Blocks; says so on stderr when there is something to do.

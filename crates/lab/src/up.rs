@@ -62,11 +62,9 @@ impl Options {
                 Program::Kubelet,
                 Program::KubeProxy,
                 Program::Pause,
-                Program::CoreDns,
                 Program::Versitygw,
-                Program::LocalPathProvisioner,
             ]);
-            all.extend(self.etcd.iter().flat_map(|v| v.programs()));
+            all.extend(Recipe::standard(&self.etcd).into_iter().flat_map(Recipe::programs));
         }
         all
     }
@@ -170,7 +168,7 @@ async fn start_control(lab: &Layout, programs: &Programs, steps: &Steps) -> Resu
         component.ensure(lab, programs)?;
     }
     for component in [Control::Registry, Control::S3].into_iter().filter(|_| lab.is_full()) {
-        until(component.name(), Duration::from_secs(30), async || {
+        until(component.name(), Duration::from_mins(2), async || {
             processes(lab).check(component.name())?;
             Ok(component.answers(lab).then_some(()).ok_or("no connection"))
         })

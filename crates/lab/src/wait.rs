@@ -1,4 +1,5 @@
-//! Waiting for something with a deadline, and saying at the end of it what was seen instead.
+//! Waiting for what tells nobody when it happens, such as a port, a process or a file: asked again and again, with a deadline, and
+//! what was seen instead in the error. Kubernetes objects tell: `kit::wait_for` and `kit::wait_for_all` watch them.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};

@@ -6,8 +6,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use kube::runtime::watcher;
 use lab::images::{Images, Recipe};
-use lab::kit::{TestNamespace, gone, shared_lab, wait_for};
+use lab::kit::{TestNamespace, gone, shared_lab, wait_for, wait_for_all};
 use lab::programs::Programs;
 use lab::wait::until;
 
@@ -67,6 +68,22 @@ async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn pods_outweigh_what_else_runs_on_the_machine() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let group = lab.layout.cgroup();
+    let files = [format!("cpu/{group}/cpu.shares"), format!("{group}/cpu.weight")];
+    let weights: Vec<(&str, String)> = files
+        .iter()
+        .filter_map(|file| {
+            let weight = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
+            Some((file.as_str(), weight.trim().to_owned()))
+        })
+        .collect();
+    let heavy = matches!(weights.as_slice(), [(_, weight)] if weight == "16384" || weight == "1600");
+    assert!(heavy, "one hierarchy has the processor, and 16 times the weight of others: {weights:?}");
 }
 
 #[tokio::test]
@@ -212,20 +229,10 @@ async fn the_static_web_server_scales_to_three_and_replaces_a_deleted_pod() {
         wait_for(&deployments, "staticweb", LIMIT, "to have three pods", available(3)).await?;
 
         let pods: Api<Pod> = test.api();
-        let names = async || {
-            Ok::<_, lab::Error>(
-                pods.list(&ListParams::default())
-                    .await?
-                    .iter()
-                    .map(ResourceExt::name_any)
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let before = names().await?;
-        test.kubectl(&["delete", "pod", &before[0]]).await?;
-        until("a new pod", LIMIT, async || {
-            let now = names().await?;
-            Ok((now.len() == 3 && !now.contains(&before[0])).then_some(()).ok_or(format!("{now:?}")))
+        let lost = pods.list(&ListParams::default()).await?.items[0].name_any();
+        test.kubectl(&["delete", "pod", &lost]).await?;
+        wait_for_all(&pods, watcher::Config::default(), LIMIT, "a new pod", |now| {
+            now.len() == 3 && now.iter().all(|pod| pod.name_any() != lost)
         })
         .await?;
         wait_for(&deployments, "staticweb", LIMIT, "to have three pods again", available(3)).await?;

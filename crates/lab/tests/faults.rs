@@ -88,6 +88,17 @@ async fn a_killed_nodes_pods_come_back_after_its_start() {
 }
 
 #[tokio::test]
+async fn what_a_test_left_broken_the_next_one_finds_whole() {
+    let (lab, turn) = lab_alone().await.unwrap();
+    lab.kill_node("node3").unwrap();
+    lab.pause_api_server().unwrap();
+    drop(turn);
+    let (lab, _turn) = lab_alone().await.unwrap();
+    let test = TestNamespace::new(lab, "whole").await.unwrap();
+    test.run(async |test| server(test, "again", "node3").await.map(drop)).await.unwrap();
+}
+
+#[tokio::test]
 async fn two_nodes_stop_hearing_each_other_while_a_third_hears_both() {
     let (lab, _turn) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "between").await.unwrap();

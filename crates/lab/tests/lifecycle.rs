@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams};
+use lab::kit::shared_name;
 use lab::{Lab, Options};
 
 fn lab(arguments: &[&str]) -> Output {
@@ -26,10 +27,15 @@ fn succeed(arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// Removes a test's lab however the test ends.
-struct Down(&'static str);
+/// A lab of this run, which `make test` also finds when the run was killed.
+fn named(what: &str) -> String {
+    format!("{}{what}", shared_name())
+}
 
-impl Drop for Down {
+/// Removes a test's lab however the test ends.
+struct Down<'a>(&'a str);
+
+impl Drop for Down<'_> {
     fn drop(&mut self) {
         lab(&["down", "--name", self.0]);
     }
@@ -71,10 +77,11 @@ fn traces(name: &str) -> BTreeSet<String> {
 
 #[test]
 fn a_kill_in_the_middle_of_up_leaves_nothing_after_down() {
-    let _down = Down("killed");
+    let name = &named("killed");
+    let _down = Down(name);
     for milliseconds in [50, 400, 1500, 4000] {
         let mut up = Command::new(env!("CARGO_BIN_EXE_lab"))
-            .args(["up", "--name", "killed", "--nodes", "2", "--etcd", "3.5.16"])
+            .args(["up", "--name", name, "--nodes", "2", "--etcd", "3.5.16"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -84,17 +91,23 @@ fn a_kill_in_the_middle_of_up_leaves_nothing_after_down() {
         }
         up.kill().unwrap();
         up.wait().unwrap();
-        succeed(&["down", "--name", "killed"]);
-        assert_eq!(traces("killed"), BTreeSet::new(), "killed after {milliseconds} ms");
+        succeed(&["down", "--name", name]);
+        assert_eq!(traces(name), BTreeSet::new(), "killed after {milliseconds} ms");
     }
+}
+
+fn kill(pid: i64) {
+    let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
 #[test]
 fn a_lab_whose_processes_are_gone_is_repaired_by_up_and_removed_by_down() {
-    let _down = Down("dead");
-    succeed(&["up", "--name", "dead", "--nodes", "1", "--etcd", "3.5.16"]);
+    let name = &named("dead");
+    let _down = Down(name);
+    succeed(&["up", "--name", name, "--nodes", "1", "--etcd", "3.5.16"]);
     let pids = || {
-        let json = succeed(&["status", "--name", "dead", "--output", "json"]);
+        let json = succeed(&["status", "--name", name, "--output", "json"]);
         let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
         rows.iter()
             .map(|r| (r["component"].as_str().unwrap().to_owned(), r["pid"].as_i64()))
@@ -102,8 +115,8 @@ fn a_lab_whose_processes_are_gone_is_repaired_by_up_and_removed_by_down() {
     };
     let before = pids();
     let kubelet = before.iter().find(|(c, _)| c == "node1-kubelet").and_then(|(_, p)| *p).unwrap();
-    Command::new("kill").args(["-9", &kubelet.to_string()]).status().unwrap();
-    succeed(&["up", "--name", "dead", "--nodes", "1", "--etcd", "3.5.16"]);
+    kill(kubelet);
+    succeed(&["up", "--name", name, "--nodes", "1", "--etcd", "3.5.16"]);
     for ((component, old), (_, new)) in before.iter().zip(pids()) {
         assert_eq!(
             *old == new,
@@ -112,20 +125,20 @@ fn a_lab_whose_processes_are_gone_is_repaired_by_up_and_removed_by_down() {
         );
     }
     for (_, pid) in pids() {
-        Command::new("kill").args(["-9", &pid.unwrap().to_string()]).status().unwrap();
+        kill(pid.unwrap());
     }
-    succeed(&["down", "--name", "dead"]);
-    assert_eq!(traces("dead"), BTreeSet::new());
+    succeed(&["down", "--name", name]);
+    assert_eq!(traces(name), BTreeSet::new());
 }
 
 #[tokio::test]
 async fn two_labs_live_side_by_side_and_one_with_an_api_alone_is_up_in_seconds() {
-    let (_a, _b) = (Down("left"), Down("right"));
+    let (a, b) = (&named("left"), &named("right"));
+    let _down = (Down(a), Down(b));
     let started = Instant::now();
-    let left = Lab::up(&Options { quiet: true, ..Options::api_only("left") }).await.unwrap();
+    let left = Lab::up(&Options { quiet: true, ..Options::api_only(a) }).await.unwrap();
     println!("an API-only lab was up after {:.1} s", started.elapsed().as_secs_f64());
-    let right =
-        Lab::up(&Options { quiet: true, controllers: true, ..Options::api_only("right") }).await.unwrap();
+    let right = Lab::up(&Options { quiet: true, controllers: true, ..Options::api_only(b) }).await.unwrap();
     assert_ne!(left.layout.control_ip(), right.layout.control_ip());
 
     let namespaces = async |lab: &Lab| {
@@ -138,34 +151,35 @@ async fn two_labs_live_side_by_side_and_one_with_an_api_alone_is_up_in_seconds()
     api.create(&kube::api::PostParams::default(), &only_left).await.unwrap();
     assert_eq!(namespaces(&right).await, before);
 
-    lab::down("left").unwrap();
-    assert_eq!(traces("left"), BTreeSet::new());
+    lab::down(a).unwrap();
+    assert_eq!(traces(a), BTreeSet::new());
     assert_eq!(namespaces(&right).await, before, "the other lab goes on");
 }
 
 #[test]
 fn bad_use_gets_one_line_and_exit_code_2() {
-    let _down = Down("refuse");
-    succeed(&["up", "--name", "refuse", "--api-only", "--subnet", "77"]);
+    let (name, other) = (&named("refuse"), &named("other"));
+    let _down = Down(name);
+    succeed(&["up", "--name", name, "--api-only", "--subnet", "77"]);
     for (arguments, says) in [
         (&["up", "--name", "Bad-Name"][..], "no name for a lab"),
-        (&["up", "--name", "refuse", "--nodes", "2"], "in use"),
-        (&["up", "--name", "other", "--api-only", "--subnet", "77"], "subnet 77 is in use"),
-        (&["up", "--name", "other", "--api-only", "--subnet", "200"], "0 to 127"),
-        (&["up", "--name", "other", "--nodes", "0"], "--api-only"),
-        (&["up", "--name", "other", "--nodes", "12"], "1 to 9 nodes"),
-        (&["up", "--name", "other", "--etcd", "3.9.9"], "no etcd 3.9.9"),
-        (&["node", "kill", "node7", "--name", "refuse"], "no node 'node7'"),
+        (&["up", "--name", name, "--nodes", "2"], "in use"),
+        (&["up", "--name", other, "--api-only", "--subnet", "77"], "subnet 77 is in use"),
+        (&["up", "--name", other, "--api-only", "--subnet", "200"], "0 to 127"),
+        (&["up", "--name", other, "--nodes", "0"], "--api-only"),
+        (&["up", "--name", other, "--nodes", "12"], "1 to 9 nodes"),
+        (&["up", "--name", other, "--etcd", "3.9.9"], "no etcd 3.9.9"),
+        (&["node", "kill", "node7", "--name", name], "no node 'node7'"),
         (&["status", "--name", "nosuch"], "there is no lab 'nosuch'"),
-        (&["logs", "nosuch", "--name", "refuse"], "no component 'nosuch'"),
-        (&["aws-dir", "--name", "refuse"], "--api-only"),
+        (&["logs", "nosuch", "--name", name], "no component 'nosuch'"),
+        (&["aws-dir", "--name", name], "--api-only"),
         (&["frobnicate"], "unrecognized"),
     ] {
         let output = lab(arguments);
         assert_eq!(output.status.code(), Some(2), "lab {arguments:?}: {}", text(&output));
         assert!(text(&output).contains(says), "lab {arguments:?}: {}", text(&output));
     }
-    assert_eq!(traces("other"), BTreeSet::new());
+    assert_eq!(traces(other), BTreeSet::new());
 }
 
 #[test]
@@ -175,7 +189,7 @@ fn only_root_may_and_a_full_disk_is_named() {
     let copy = open.path().join("lab");
     fs::copy(env!("CARGO_BIN_EXE_lab"), &copy).unwrap();
     let nobody = Command::new("setpriv")
-        .args(["--reuid=65534", "--clear-groups", copy.to_str().unwrap(), "up", "--name", "nobody"])
+        .args(["--reuid=65534", "--clear-groups", copy.to_str().unwrap(), "up", "--name", &named("nobody")])
         .env("HOME", open.path())
         .output()
         .unwrap();
@@ -187,9 +201,9 @@ fn only_root_may_and_a_full_disk_is_named() {
             "--mount",
             "sh",
             "-c",
-            "mount -t tmpfs -o size=1m small /mnt && LAB_STATE=/mnt/lab \"$0\" up --name full",
+            "mount -t tmpfs -o size=1m small /mnt && LAB_STATE=/mnt/lab \"$0\" up --name \"$1\"",
         ])
-        .arg(env!("CARGO_BIN_EXE_lab"))
+        .args([env!("CARGO_BIN_EXE_lab"), &named("full")])
         .output()
         .unwrap();
     assert_eq!(small.status.code(), Some(2), "{}", text(&small));
@@ -199,6 +213,7 @@ fn only_root_may_and_a_full_disk_is_named() {
 #[test]
 fn a_missing_kernel_feature_is_named() {
     // The list of file systems is read from the kernel; here it has no overlay, and no program can load one.
+    let name = &named("lacking");
     let listed = fs::read_to_string("/proc/filesystems").unwrap();
     let kept = |line: &&str| !line.trim_end().ends_with("overlay");
     let without: String = listed.split_inclusive('\n').filter(kept).collect();
@@ -209,12 +224,12 @@ fn a_missing_kernel_feature_is_named() {
             "--mount",
             "sh",
             "-c",
-            "mount --bind \"$1\" /proc/filesystems && PATH=/nowhere exec \"$0\" up --name lacking",
+            "mount --bind \"$1\" /proc/filesystems && PATH=/nowhere exec \"$0\" up --name \"$2\"",
         ])
-        .args([env!("CARGO_BIN_EXE_lab").as_ref(), file.path().as_os_str()])
+        .args([env!("CARGO_BIN_EXE_lab").as_ref(), file.path().as_os_str(), name.as_ref()])
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
     assert!(text(&refused).contains("this kernel lacks overlay"), "{}", text(&refused));
-    assert_eq!(traces("lacking"), BTreeSet::new());
+    assert_eq!(traces(name), BTreeSet::new());
 }

@@ -31,7 +31,13 @@ pub enum Act {
     Size(u32),
     Version(&'static str),
     Template(&'static str),
+    /// Claims are to stay when the cluster is deleted, or not any more.
+    Retain,
     Pause,
+    /// The store, or the tool that reads the backup, fails from now on.
+    SpoilBackup,
+    /// The request for a restore is taken back.
+    Withdraw,
 }
 
 impl Act {
@@ -81,7 +87,17 @@ impl Act {
                 world.strike(fault);
                 return Some(None);
             }
-            Self::Size(_) | Self::Version(_) | Self::Template(_) | Self::Pause => {
+            Self::SpoilBackup => {
+                let before = world.backups.clone();
+                world.backups.values_mut().for_each(|backup| backup.bad = true);
+                return (world.backups != before).then_some(None);
+            }
+            Self::Size(_)
+            | Self::Version(_)
+            | Self::Template(_)
+            | Self::Retain
+            | Self::Pause
+            | Self::Withdraw => {
                 let before = world.spec.clone();
                 self.edit(&mut world.spec);
                 return (world.spec != before).then_some(None);
@@ -95,7 +111,9 @@ impl Act {
             Self::Size(size) => spec.size = size,
             Self::Version(version) => version.clone_into(&mut spec.version),
             Self::Template(template) => template.clone_into(&mut spec.template),
+            Self::Retain => spec.retains = !spec.retains,
             Self::Pause => spec.paused = !spec.paused,
+            Self::Withdraw => spec.restore = None,
             _ => {}
         }
     }
@@ -123,7 +141,10 @@ impl fmt::Display for Act {
             Self::Size(size) => write!(f, "EDIT size: {size}"),
             Self::Version(version) => write!(f, "EDIT version: {version}"),
             Self::Template(template) => write!(f, "EDIT template: {template}"),
+            Self::Retain => f.write_str("EDIT whenDeleted: Retain, or not any more"),
             Self::Pause => f.write_str("EDIT paused, or not any more"),
+            Self::SpoilBackup => f.write_str("TROUBLE the backup cannot be read any more"),
+            Self::Withdraw => f.write_str("EDIT the request for a restore is taken back"),
         }
     }
 }

@@ -33,6 +33,10 @@ pub struct Answer {
     pub violation: Option<String>,
 }
 
+/// How often a walk is asked whether it is done, and how often people are told how far it is.
+const LOOK: Duration = Duration::from_millis(20);
+const TELL: Duration = Duration::from_secs(10);
+
 const SAFE: &str = "no law is broken";
 const LIVE: &str = "from here the end is the spec";
 
@@ -41,10 +45,12 @@ struct Checked {
     parts: Parts,
     known: Known,
     found: AtomicBool,
+    /// So many states were seen that no other is looked for.
+    enough: AtomicBool,
 }
 
 impl Question {
-    /// Walks until all is walked, something is found, or that many states were seen.
+    /// Walks until all is walked, something is found, or that many distinct states were seen.
     pub fn ask(&self, threads: usize, at_most: Option<usize>) -> Answer {
         let started = Instant::now();
         let checked = Checked {
@@ -52,12 +58,21 @@ impl Question {
             parts: Parts::default(),
             known: Known::default(),
             found: AtomicBool::new(false),
+            enough: AtomicBool::new(false),
         };
-        let mut builder = checked.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
-        if let Some(most) = at_most {
-            builder = builder.target_state_count(most);
+        let walk = checked.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs();
+        let mut told = started;
+        while !walk.is_done() {
+            std::thread::sleep(LOOK);
+            if at_most.is_some_and(|most| walk.unique_state_count() >= most) {
+                walk.model().enough.store(true, Ordering::Relaxed);
+            }
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                eprintln!("{}: {} distinct states so far", self.name, walk.unique_state_count());
+            }
         }
-        let checker = builder.spawn_bfs().join();
+        let checker = walk.join();
         let violation = checker.discoveries().into_values().next().map(|path| tell(checker.model(), path));
         Answer {
             question: self.name.clone(),
@@ -65,7 +80,7 @@ impl Question {
             depth: checker.max_depth(),
             took: started.elapsed(),
             // A violation ends the walk early.
-            whole: violation.is_none() && at_most.is_none_or(|most| checker.state_count() < most),
+            whole: violation.is_none() && !checker.model().enough.load(Ordering::Relaxed),
             violation,
         }
     }
@@ -86,7 +101,7 @@ impl Model for Checked {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Act>) {
-        if !state.broken().is_empty() {
+        if !state.broken().is_empty() || self.enough.load(Ordering::Relaxed) {
             return;
         }
         actions.extend([Act::Reconcile, Act::Pass]);

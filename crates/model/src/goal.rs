@@ -105,6 +105,9 @@ pub fn shortfall(world: &World) -> Option<String> {
             return Some(format!("{} is not as the spec asks: {member:?}, {pod:?}", member.name));
         }
     }
+    if let Some((name, _)) = world.claims.iter().find(|(_, claim)| claim.owned == world.spec.retains) {
+        return Some(format!("the claim of {name} would not go, or stay, with the cluster as the spec asks"));
+    }
     let least = u32::try_from(quorum(members.len())).ok();
     if !world.client_service || !world.headless_service || world.budget != least {
         return Some(format!("clients are not served as they should be: budget {:?}", world.budget));
@@ -131,6 +134,10 @@ fn help(world: &mut World, round: &Round) -> bool {
             .and_then(|name| world.claims.get_mut(&name))
             .into_iter()
             .for_each(|claim| claim.deleting = true);
+        return true;
+    }
+    if round.plan.why.contains("take the annotation of this one") {
+        world.spec.restore = None;
         return true;
     }
     // Old binaries exit on data that the cluster took further: a person reads that in their log.

@@ -24,6 +24,7 @@ enum Command {
         threads: usize,
         #[arg(long)]
         troubles: Option<u8>,
+        /// Cut each question off at so many distinct states.
         #[arg(long)]
         at_most: Option<usize>,
     },
@@ -32,7 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let Command::Ask { name, large, threads, troubles, at_most } = Cli::parse().command;
     let bounds = if large { Bounds::Large } else { Bounds::Standard };
-    let (mut states, mut found) = (0, false);
+    let (mut states, mut cut, mut found) = (0, 0, false);
     for mut question in questions::all(bounds) {
         if !question.name.contains(&name) {
             continue;
@@ -41,8 +42,9 @@ fn main() -> ExitCode {
         let answer = question.ask(threads, at_most);
         println!("{answer}");
         states += answer.states;
+        cut += usize::from(!answer.whole);
         found |= answer.violation.is_some();
     }
-    println!("{states} distinct states in all");
+    println!("{states} distinct states in all, {cut} questions not walked to their end");
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -36,3 +36,16 @@ fn every_mutant_applies() {
     }
     assert!(count >= 30, "only {count} mutants");
 }
+
+/// The page's own question, asked as it stands there, and cut short.
+#[test]
+fn the_pages_question_is_understood() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reliability.md");
+    let page = fs::read_to_string(page).unwrap();
+    let typed = page.lines().find_map(|line| line.strip_prefix("target/debug/prove ")).unwrap();
+    let line = format!("{} {} --at-most 1000", env!("CARGO_BIN_EXE_prove"), typed.split('#').next().unwrap());
+    let asked = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let said = String::from_utf8_lossy(&asked.stdout);
+    assert!(said.contains("life of 3"), "{line}: {said}");
+    assert!(asked.status.success(), "{line}: {said}");
+}

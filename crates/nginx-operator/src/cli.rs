@@ -78,6 +78,7 @@ impl Run {
         (self.api_version > Version::V1alpha1).then(|| webhook::Settings {
             listen: self.webhook_addr,
             home: self.home.clone(),
+            pod_name: self.pod_name.clone(),
             life: Duration::from_secs(self.certificate_seconds),
         })
     }

@@ -19,6 +19,7 @@ pub mod source;
 pub mod storage;
 pub mod watches;
 pub mod webhook;
+pub mod written;
 
 /// Name of the program, of its lease, and of it as a writer of fields.
 pub const NAME: &str = "nginx-operator";

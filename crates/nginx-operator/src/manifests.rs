@@ -126,9 +126,9 @@ mod tests {
         all
     }
 
-    /// What the program asks for at start, and its lease.
+    /// What the program asks for at start, what it uses if it may, and its lease.
     fn needs(newest: Version) -> Vec<(String, String, String, Option<String>)> {
-        let mut needs = crate::operator::NEEDS.to_vec();
+        let mut needs = [crate::operator::NEEDS.as_slice(), &crate::operator::OPTIONAL].concat();
         if newest > Version::V1alpha1 {
             needs.extend(crate::webhook::NEEDS);
             needs.extend(crate::storage::NEEDS);

@@ -69,7 +69,6 @@ mod tests {
     use api::nginx::NginxOperatorSpec;
     use kube::runtime::reflector::store;
     use kube::runtime::watcher::Event;
-    use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -79,11 +78,7 @@ mod tests {
         let mut registry = Registry::with_prefix("nginx_operator");
         let operands = Operands::default();
         registry.register_collector(Box::new(operands.clone()));
-        let text = || {
-            let mut text = String::new();
-            encode(&mut text, &registry).unwrap();
-            text
-        };
+        let text = || runtime::metrics::text(&registry).unwrap();
         assert!(!text().contains("operand"));
 
         let (instances, mut writer) = store();

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use runtime::backoff::{Backoff, Policy, until_ok};
 use runtime::client::{MINIMUM_VERSION, check_version};
 use runtime::events::{Recorder, Severity};
-use runtime::lease::{Config as LeaseConfig, Election, Identity, Leadership, Timing};
+use runtime::lease::{Config as LeaseConfig, Election, Identity, Leadership, Timing, deployment_of};
 use runtime::metrics::Metrics;
 use runtime::rights::{self, Need};
 use runtime::server::{Readiness, Server, ServerError};
@@ -26,6 +26,7 @@ use crate::source::{Scope, served};
 use crate::watches::Loop;
 use crate::webhook::server::WebhookServerError;
 use crate::webhook::{self, Webhook};
+use crate::written::Written;
 use crate::{NAME, storage};
 
 /// Until something that others must do is done: soon, and not for ever longer.
@@ -43,6 +44,11 @@ pub const NEEDS: [Need; 7] = [
     Need::namespaced("", "pods", &["list", "watch"]),
     Need::namespaced("", "events", &["create", "patch"]),
 ];
+
+/// Used at home where they are granted, and done without where they are not: the lease and the webhook's Secret go with the
+/// Deployment.
+pub const OPTIONAL: [Need; 2] =
+    [Need::namespaced("", "pods", &["get"]), Need::namespaced("apps", "deployments", &["get"])];
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -142,6 +148,7 @@ impl Operator {
             name: NAME.to_owned(),
             identity: Identity::new(&settings.pod_name, settings.pod_uid.as_deref()),
             timing: settings.timing,
+            owner: deployment_of(&self.client, &settings.home, &settings.pod_name).await,
         };
         let election = Election::start(self.client.clone(), config, self.metrics.leading(NAME));
         while !stop.is_cancelled() {
@@ -212,6 +219,7 @@ impl Operator {
                 recorder: recorder.clone(),
                 metrics: self.metrics.clone(),
                 backoff: Backoff::new(RETRY),
+                written: Written::default(),
             };
             work.run(context, over.child_token()).await;
             self.operands.show(None);

@@ -1,5 +1,6 @@
 //! One instance, looked at anew each time: observe, plan, apply, report.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::plan::{Found, Kind, PlanError, Step, plan};
 use crate::report;
 use crate::source::{Scope, resource};
 use crate::watches::Caches;
+use crate::written::Written;
 
 /// When somebody wrote between our look and our write: long enough for the watch to tell us what.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -46,13 +48,17 @@ pub struct Context {
     pub caches: Caches,
     pub recorder: Recorder,
     pub metrics: Metrics,
-    pub backoff: Backoff<ObjectRef<NginxOperator>>,
+    /// By UID.
+    pub backoff: Backoff<String>,
+    pub written: Written,
 }
 
 #[derive(Debug, Error)]
 pub enum ReconcileError {
     #[error("the watches ended")]
     Ending,
+    #[error("the cache does not have our last write of the status yet")]
+    Behind,
     #[error("cannot look at {kind}: {source}", kind = .kind.as_str())]
     Observe { kind: Kind, source: kube::Error },
     #[error(transparent)]
@@ -68,6 +74,7 @@ impl ReconcileError {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Ending => "Ending",
+            Self::Behind => "Behind",
             Self::Observe { .. } => "ObserveFailed",
             Self::Plan(error) => error.reason(),
             Self::Apply { .. } => "ApplyFailed",
@@ -78,6 +85,7 @@ impl ReconcileError {
     /// Whether we acted on an old view, or on an object that is gone: no failure, look again.
     fn is_stale(&self) -> bool {
         match self {
+            Self::Behind => true,
             Self::Apply { source, .. } | Self::Report(source) => {
                 matches!(source, kube::Error::Api(status) if status.code == 409 || status.code == 404)
             }
@@ -88,15 +96,14 @@ impl ReconcileError {
 
 /// Never fails: what goes wrong is in the condition, the event, the metric and the log, and is tried again.
 pub async fn reconcile(instance: Arc<NginxOperator>, context: Arc<Context>) -> Result<Action, Infallible> {
-    let key = ObjectRef::from_obj(&*instance);
+    let (key, uid) = (ObjectRef::from_obj(&*instance), instance.uid().unwrap_or_default());
     if instance.metadata.deletion_timestamp.is_some() {
-        context.backoff.forget(&key);
         return Ok(Action::await_change());
     }
     let measured = context.metrics.reconcile("nginx");
     match steps(&instance, &context).await {
         Ok(()) => {
-            context.backoff.forget(&key);
+            context.backoff.forget(&uid);
             measured.ok();
             Ok(Action::await_change())
         }
@@ -106,7 +113,7 @@ pub async fn reconcile(instance: Arc<NginxOperator>, context: Arc<Context>) -> R
         }
         Err(error) => {
             measured.failed(error.reason());
-            let retry = context.backoff.failed(key.clone());
+            let retry = context.backoff.failed(uid);
             warn!(instance = %key, reason = error.reason(), %error, failures = retry.failures, after = ?retry.after, "reconcile failed");
             context.tell(&instance, Severity::Warning, error.reason(), &error.to_string()).await;
             let status =
@@ -120,6 +127,9 @@ pub async fn reconcile(instance: Arc<NginxOperator>, context: Arc<Context>) -> R
 }
 
 async fn steps(instance: &NginxOperator, context: &Context) -> Result<(), ReconcileError> {
+    if context.written.is_behind(instance) {
+        return Err(ReconcileError::Behind);
+    }
     let (found, pods) = context.observe(instance).await?;
     let steps = plan(&context.assets, instance, context.version, &found)?;
     let deployment = context.apply(instance, &steps).await?.or(found.deployment);
@@ -135,6 +145,13 @@ async fn steps(instance: &NginxOperator, context: &Context) -> Result<(), Reconc
 }
 
 impl Context {
+    /// Forgets all instances but these.
+    pub fn retain(&self, instances: &Store<NginxOperator>) {
+        let there: HashSet<String> = instances.state().iter().filter_map(|instance| instance.uid()).collect();
+        self.backoff.retain(|uid| there.contains(uid));
+        self.written.retain(|uid| there.contains(uid));
+    }
+
     async fn observe(&self, instance: &NginxOperator) -> Result<(Found, Vec<Arc<Pod>>), ReconcileError> {
         self.caches.ready().await.map_err(|_| ReconcileError::Ending)?;
         let found = Found {
@@ -218,7 +235,7 @@ impl Context {
         instance: &NginxOperator,
         status: &NginxOperatorStatus,
     ) -> Result<(), ReconcileError> {
-        if instance.status.as_ref() == Some(status) {
+        if instance.status.as_ref() == Some(status) && !self.written.is_doubtful(instance) {
             return Ok(());
         }
         let namespace = instance.namespace().unwrap_or_default();
@@ -229,8 +246,17 @@ impl Context {
             "status": status,
         });
         let params = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
-        let written = api.patch_status(&instance.name_any(), &params, &Patch::Merge(&patch)).await;
-        written.map(drop).map_err(ReconcileError::Report)
+        match api.patch_status(&instance.name_any(), &params, &Patch::Merge(&patch)).await {
+            Ok(written) => self.written.done(instance, written.metadata.resource_version.as_deref()),
+            Err(error) => {
+                // A refusal is an answer; all else leaves open whether it was done.
+                if !matches!(&error, kube::Error::Api(status) if status.code < 500) {
+                    self.written.unknown(instance);
+                }
+                return Err(ReconcileError::Report(error));
+            }
+        }
+        Ok(())
     }
 
     async fn tell(&self, instance: &NginxOperator, severity: Severity, reason: &str, message: &str) {

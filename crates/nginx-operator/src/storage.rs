@@ -81,21 +81,21 @@ pub async fn keep(client: &Client, stop: &CancellationToken) {
             }
             None => return,
         };
-        if let Some(version) = due(&crd) {
-            let migrated = tokio::select! {
-                () = stop.cancelled() => return,
-                migrated = migrate(client, &crd, version) => migrated,
-            };
-            if let Err(error) = migrated {
-                warn!(%error, "the migration of what is stored failed");
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(RETRY.wait(1)) => {}
-                }
-                // A new watch shows the CRD anew.
-                changes.set(watcher::watch_object(Api::all(client.clone()), CRD_NAME).default_backoff());
-            }
+        let Some(version) = due(&crd) else { continue };
+        let moved = until_ok(RETRY, stop, "the migration of what is stored", || attempt(client, version));
+        if moved.await.is_none() {
+            return;
         }
+    }
+}
+
+/// One try, at the CRD as it is by now: after a failure it may have changed.
+async fn attempt(client: &Client, version: Version) -> Result<(), StorageError> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crd = crds.get_opt(CRD_NAME).await.map_err(|source| StorageError::Api { version, source })?;
+    match crd.as_ref().and_then(|crd| Some((crd, due(crd)?))) {
+        Some((crd, version)) => migrate(client, crd, version).await,
+        None => Ok(()),
     }
 }
 

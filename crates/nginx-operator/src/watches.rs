@@ -82,18 +82,21 @@ impl Loop {
     /// Runs until `stop`, or until the API server serves this version no more.
     pub async fn run(self, context: Context, stop: CancellationToken) {
         let Self { instances, controller, version, .. } = self;
-        let announce = announce(instances, context.scope.clone());
+        let (announce, context) = (announce(instances.clone(), context.scope.clone()), Arc::new(context));
         let results = controller.graceful_shutdown_on(stop.clone().cancelled_owned()).run(
             reconcile,
             |_, never: &Infallible, _| -> Action { match *never {} },
-            Arc::new(context),
+            context.clone(),
         );
         let work = async {
             let mut results = std::pin::pin!(results);
             while let Some(result) = results.next().await {
                 match result {
                     Ok(_) => {}
-                    Err(Error::ObjectNotFound(object)) => debug!(%object, "gone before it was looked at"),
+                    Err(Error::ObjectNotFound(object)) => {
+                        debug!(%object, "gone");
+                        context.retain(&instances);
+                    }
                     Err(Error::QueueError(error)) if source::is_gone(&error) => {
                         warn!(%version, "the API server serves no {KIND} of this version any more");
                         stop.cancel();
@@ -140,7 +143,7 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let config = watcher::Config::default().labels(INSTANCE_LABEL).streaming_lists();
+    let config = watcher::Config::default().labels(INSTANCE_LABEL);
     let relisted = relisted.clone();
     watcher(scope.api::<K>(client), config)
         .default_backoff()

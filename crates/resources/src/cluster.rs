@@ -25,7 +25,7 @@ pub struct Cluster<'a> {
     pub template_hash: String,
     pub(crate) pod: &'a PodPolicy,
     repository: &'a str,
-    owner: OwnerReference,
+    pub(crate) owner: OwnerReference,
 }
 
 impl<'a> Cluster<'a> {

@@ -28,10 +28,10 @@ mod tests;
 
 pub use cluster::{Cluster, ClusterError};
 pub use image_check_pod::{image_check_name, image_check_pod};
-pub use member_patch::{image_patch, mark_patch, stop_serving_patch};
-pub use member_pod::{Bootstrap, CONTAINER, SNAPSHOT_COUNT, member_pod};
-pub use persistent_volume_claim::persistent_volume_claim;
+pub use member_patch::{adopt_patch, image_patch, mark_patch, stop_serving_patch};
+pub use member_pod::{Bootstrap, CONTAINER, ENV_SNAPSHOT_COUNT, member_pod};
+pub use persistent_volume_claim::{owner_patch, persistent_volume_claim};
 pub use pod_disruption_budget::pod_disruption_budget;
-pub use restored_seed::{BACKUP_PATH, VERIFY};
+pub use restored_seed::{BACKUP_PATH, RESTORE, VERIFY};
 pub use services::{client_service, headless_service};
 pub use template_hash::template_hash;

@@ -32,6 +32,15 @@ pub fn mark_patch(uid: &str, disarm: bool, serve: bool) -> Value {
     json!({"metadata": metadata})
 }
 
+/// Merge patch for a pod that an operator before ours made: it counts as made of the template of now.
+pub fn adopt_patch(cluster: &Cluster<'_>, uid: &str, claim: Option<&str>) -> Value {
+    let annotations = json!({
+        annotations::TEMPLATE_HASH: cluster.template_hash,
+        annotations::VOLUME_UID: claim,
+    });
+    json!({"metadata": {"uid": uid, "annotations": annotations}})
+}
+
 /// Merge patch for a member that no client is to reach any more.
 pub fn stop_serving_patch(uid: &str) -> Value {
     json!({"metadata": {"uid": uid, "labels": {labels::SERVING: null}}})

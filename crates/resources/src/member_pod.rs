@@ -28,7 +28,8 @@ const MAX_LEARNERS: &str = "6";
 
 /// Entries of the raft log between two snapshots. etcd's own 10 000 to 100 000 leave what later versions cannot read in
 /// the log of a quiet cluster, and an upgrade has to write that many to be rid of it.
-pub const SNAPSHOT_COUNT: u64 = 2_500;
+const SNAPSHOT_COUNT: &str = "2500";
+pub const ENV_SNAPSHOT_COUNT: &str = "ETCD_SNAPSHOT_COUNT";
 
 pub(crate) const DATA: &str = "etcd-data";
 pub(crate) const DATA_PATH: &str = "/var/etcd";
@@ -44,8 +45,9 @@ pub enum Bootstrap<'a> {
     Join { initial_cluster: &'a str },
     /// The first member of a cluster that is made from a backup; its identity comes from `token`, too.
     Restore { request: &'a RestoreRequest, token: &'a str },
-    /// A member that comes back to its data, and must not start without it.
-    Resume,
+    /// A member that comes back to its data, and must not start without it. `inherited`: an operator before ours made that
+    /// data, as the user whom the spec or the image names.
+    Resume { inherited: bool },
 }
 
 /// The pod of `member`, on one version of etcd. Its data is in the claim that is named after it, of UID `volume_uid`, if
@@ -82,7 +84,10 @@ pub fn member_pod(
             init_containers: Some(init_containers),
             node_selector: (!pod.node_selector.is_empty()).then(|| pod.node_selector.clone()),
             restart_policy: Some("Always".to_owned()),
-            security_context: Some(security::of_pod(pod)),
+            security_context: Some(match bootstrap {
+                Bootstrap::Resume { inherited: true } => pod.security_context.clone().unwrap_or_default(),
+                _ => security::of_pod(pod),
+            }),
             subdomain: Some(names::headless_service(cluster.name)),
             tolerations: (!pod.tolerations.is_empty()).then(|| pod.tolerations.clone()),
             volumes: Some(volumes),
@@ -146,7 +151,7 @@ fn notes(
         }
         Bootstrap::Join { initial_cluster } => (annotations::STATE_EXISTING, initial_cluster.to_owned()),
         // A restored seed starts on its data or not at all: without it, it would be an empty cluster.
-        Bootstrap::Restore { .. } | Bootstrap::Resume => {
+        Bootstrap::Restore { .. } | Bootstrap::Resume { .. } => {
             (annotations::STATE_EXISTING, annotations::DISARMED.to_owned())
         }
     };
@@ -169,7 +174,7 @@ fn env(of_user: &[EnvVar]) -> Vec<EnvVar> {
         from_annotation(ENV_INITIAL_CLUSTER, annotations::INITIAL_CLUSTER),
         from_annotation(ENV_INITIAL_CLUSTER_STATE, annotations::INITIAL_CLUSTER_STATE),
         fixed("ETCD_MAX_LEARNERS", MAX_LEARNERS.to_owned()),
-        fixed("ETCD_SNAPSHOT_COUNT", SNAPSHOT_COUNT.to_string()),
+        fixed(ENV_SNAPSHOT_COUNT, SNAPSHOT_COUNT.to_owned()),
     ];
     ours.into_iter().chain(of_user.iter().cloned()).collect()
 }

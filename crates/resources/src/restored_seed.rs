@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{
 use crate::member_pod::{DATA, DATA_DIR, DATA_PATH, TMP, empty_volume, from_annotation, mount};
 use crate::{Cluster, security};
 
+/// The init container that is etcd's own tool. It does not go on where it ended half-way, nor begin anew there.
+pub const RESTORE: &str = "restore-backup";
 /// The init container that compares what was restored with the backup; its last words are what it found.
 pub const VERIFY: &str = "verify-restored";
 /// Where a backup on a volume is found, as the request's source has it.
@@ -126,7 +128,7 @@ fn restore(cluster: &Cluster<'_>, member: &str, version: &str, token: &str) -> C
     }
     let api = EnvVar { name: "ETCDCTL_API".to_owned(), value: Some("3".to_owned()), value_from: None };
     Container {
-        name: "restore-backup".to_owned(),
+        name: RESTORE.to_owned(),
         image: Some(cluster.image(version)),
         command: Some(command),
         env: Some(vec![from_annotation(ENV_STARTED, annotations::STARTED), api]),

@@ -52,7 +52,7 @@ fn joining_pod_with_everything_that_the_spec_can_say() {
 fn a_member_that_resumes_cannot_start_without_its_data() {
     let cluster = with_pod(&json!({"persistentVolumeClaimSpec": volume()}));
     let cluster = Cluster::of(&cluster).unwrap();
-    let pod = member_pod(&cluster, MEMBER, "3.5.16", Bootstrap::Resume, Some("uid"));
+    let pod = member_pod(&cluster, MEMBER, "3.5.16", Bootstrap::Resume { inherited: false }, Some("uid"));
     let annotations = pod.metadata.annotations.unwrap();
     assert_eq!(annotations["etcd.database.coreos.com/initial-cluster-state"], "existing");
     assert!(!annotations["etcd.database.coreos.com/initial-cluster"].contains(MEMBER));

@@ -63,6 +63,11 @@ impl<K: Eq + Hash> Backoff<K> {
     pub fn forget(&self, key: &K) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
+
+    /// Forgets all but these.
+    pub fn retain(&self, keep: impl Fn(&K) -> bool) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| keep(key));
+    }
 }
 
 /// Tries until it works, saying each time what failed; `None` if stopped first.
@@ -119,6 +124,9 @@ mod tests {
         assert_eq!(backoff.failed("b").failures, 1);
         backoff.forget(&"a");
         assert_eq!(backoff.failed("a").failures, 1);
+        assert_eq!(backoff.failed("c").failures, 1);
+        backoff.retain(|key| *key == "b");
+        assert_eq!((backoff.failed("a").failures, backoff.failed("b").failures), (1, 2));
         backoff.forget(&"a");
         backoff.forget(&"b");
         assert!(backoff.failures.lock().unwrap().is_empty(), "nothing is kept");

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use crate::metrics::Metrics;
-pub use observe::{Observe, ObserveLayer, Stack, TimedOut};
+pub use observe::{Observe, ObserveLayer, Stack, Target, TimedOut};
 
 /// The oldest Kubernetes that we test and whose API types we are compiled for.
 pub const MINIMUM_VERSION: Version = Version { major: 1, minor: 33 };

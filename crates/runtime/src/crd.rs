@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 const POLL: Duration = Duration::from_millis(200);
 
-/// Writes that may be lost to others who write at the same time.
-const MAX_CONFLICTS: usize = 5;
+/// Writes that may be lost to others who write at the same time, the API server among them: each was some progress of theirs.
+const MAX_CONFLICTS: usize = 20;
 
 #[derive(Debug, Error)]
 pub enum CrdError {

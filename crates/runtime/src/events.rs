@@ -192,7 +192,6 @@ fn unique_name(object: &str, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -258,8 +257,7 @@ mod tests {
         line.set(Fault::None);
         recorder.publish(&about("a"), Severity::Normal, "R", "m").await;
         assert_eq!(verbs(&line), ["POST"; 3], "what was not written is not counted as a repeat");
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
+        let text = crate::metrics::text(&registry).unwrap();
         assert!(text.contains("events_failed_total 2"), "{text}");
     }
 

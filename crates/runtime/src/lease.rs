@@ -6,15 +6,18 @@
 //! cut off or frozen has stopped before anybody else may start.
 
 mod election;
+mod home;
 mod leadership;
 mod record;
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rand::Rng;
 use thiserror::Error;
 
 pub use election::{Election, Stopped};
+pub use home::deployment_of;
 pub use leadership::{Leadership, Lost};
 
 /// Who stands for election: the pod, and this one process in it.
@@ -103,6 +106,8 @@ pub struct Config {
     pub name: String,
     pub identity: Identity,
     pub timing: Timing,
+    /// Whoever leads makes this the owner of the Lease, so that it goes when its owner does.
+    pub owner: Option<OwnerReference>,
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The metrics that every operator has. Labels come from closed sets (controllers, reasons, the kinds that our
 //! code asks for), so that no object, message or user can make the number of series grow.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Instant;
 
+use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -45,7 +46,7 @@ pub(crate) enum Code {
 }
 
 impl EncodeLabelValue for Code {
-    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
         match self {
             Self::Status(code) => write!(encoder, "{code}"),
             Self::Timeout => encoder.write_str("timeout"),
@@ -124,6 +125,13 @@ impl Metrics {
     }
 }
 
+/// Everything that is registered, as `/metrics` shows it.
+pub fn text(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    encode(&mut text, registry)?;
+    Ok(text)
+}
+
 /// Counts and measures one reconcile when it goes out of scope, also when it is dropped half-way.
 #[must_use]
 pub struct Reconcile {
@@ -154,15 +162,7 @@ impl Drop for Reconcile {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text::encode;
-
     use super::*;
-
-    fn text(registry: &Registry) -> String {
-        let mut text = String::new();
-        encode(&mut text, registry).unwrap();
-        text
-    }
 
     #[test]
     fn every_way_a_reconcile_ends_is_counted() {
@@ -172,7 +172,7 @@ mod tests {
         metrics.reconcile("cluster").failed("EtcdUnreachable");
         drop(metrics.reconcile("cluster"));
         metrics.leading("lease-a").set(1);
-        let text = text(&registry);
+        let text = text(&registry).unwrap();
         for line in [
             r#"op_build_info{version="0.10.0"} 1"#,
             r#"op_reconciles_total{controller="cluster",outcome="ok"} 1"#,

@@ -81,8 +81,16 @@ pub enum RightsError {
 /// Fails with every missing right by name, and with the rules to add. `namespace` is the one that is watched;
 /// none means all of them.
 pub async fn require(client: &Client, needs: &[Need], namespace: Option<&str>) -> Result<(), RightsError> {
-    let missing = missing(client, needs, namespace).await?;
-    if missing.is_empty() { Ok(()) } else { Err(RightsError::Missing(missing)) }
+    require_each(client, &[(needs, namespace)]).await
+}
+
+/// The same for needs in several places, with everything that is missing in one answer.
+pub async fn require_each(client: &Client, places: &[(&[Need], Option<&str>)]) -> Result<(), RightsError> {
+    let mut all = Vec::new();
+    for (needs, namespace) in places {
+        all.extend(missing(client, needs, *namespace).await?);
+    }
+    if all.is_empty() { Ok(()) } else { Err(RightsError::Missing(all)) }
 }
 
 /// Whether we may do something that we can also do without.

@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -112,9 +111,8 @@ impl Server {
 }
 
 async fn metrics(State(shown): State<Shown>) -> Response {
-    let mut text = String::new();
-    match encode(&mut text, &shown.registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    match crate::metrics::text(&shown.registry) {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

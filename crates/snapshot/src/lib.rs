@@ -1,6 +1,8 @@
 //! Snapshots of etcd: taken from an up-to-date member, streamed to a store, read back page by page, and made to
 //! count by a manifest. No Kubernetes here.
 
+mod aside;
+mod body;
 pub mod bolt;
 mod fetch;
 #[cfg(feature = "fuzz")]

@@ -52,7 +52,7 @@ impl Endpoints {
     }
 
     /// `host:port`, which is what a member is reached by.
-    fn address(&self, url: &str) -> Result<String, FindError> {
+    pub(crate) fn address(&self, url: &str) -> Result<String, FindError> {
         let bad = || FindError::BadEndpoint(url.to_owned());
         let rest = match url.split_once("://") {
             Some(("http", rest)) => rest,

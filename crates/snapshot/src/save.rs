@@ -1,6 +1,8 @@
 //! A backup: from an up-to-date member straight to the store, read back, and only then made to count.
 
-use crate::inspect::{InspectError, Kind, inspect};
+use crate::aside::Aside;
+use crate::body::Sent;
+use crate::inspect::{self, InspectError};
 use crate::manifest::{self, Giver, Manifest};
 use crate::members::{self, Candidate, Endpoints, FindError};
 use crate::trailer::TrailerCheck;
@@ -13,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Progress is reported this often, in bytes.
 const STEP: u64 = 16 << 20;
+/// Pieces that wait to be hashed; etcd's have 32 KiB.
+const QUEUED: usize = 64;
 /// For each piece of a snapshot: the store may take its time, and the member waits meanwhile.
 const PIECE: Duration = Duration::from_secs(30);
 
@@ -59,12 +63,13 @@ pub enum SaveError {
     Store(#[from] StoreError),
     #[error("the store gave back a damaged backup, which was deleted: {0}")]
     ReadBack(Damage),
-    #[error("stopped before it was done; nothing is left of it")]
+    #[error("stopped before it was done")]
     Stopped,
 }
 
 /// Saves a snapshot, and gives its manifest once it counts. When `stop` is cancelled, or anything fails, the upload is
-/// ended and nothing is left that could be taken for a backup.
+/// ended and nothing is left that could be taken for a backup; but a whole object that has taken the place of another
+/// is all there is, and goes only if it was read back and found damaged.
 pub async fn save(
     from: From,
     place: &Place,
@@ -99,15 +104,18 @@ pub async fn save(
     };
     let mut upload = Upload::begin(&place, &meta.owner_uid).await?;
     let streamed = stoppable(stop, stream(&candidate, freshness, &mut upload, &progress)).await;
-    if let Err(error) = streamed {
-        // What was wrong first is what people need to know.
-        if let Err(also) = upload.abort().await {
-            tracing::warn!(%place, error = %also, "the upload was not ended; the next backup ends it");
+    let sent = match streamed {
+        Ok(sent) => sent,
+        Err(error) => {
+            // What was wrong first is what people need to know.
+            if let Err(also) = upload.abort().await {
+                tracing::warn!(%place, error = %also, "the upload was not ended; the next backup ends it");
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
     let counted = stoppable(stop, async {
-        let contents = read_back(&place, &progress).await?;
+        let contents = read_back(&place, sent, &progress).await?;
         let giver =
             Giver { version: candidate.status.version, cluster: identity.cluster, member: identity.member };
         let manifest = Manifest::new(&place, meta, giver, &contents, started);
@@ -117,6 +125,10 @@ pub async fn save(
     let manifest = match counted.await {
         Ok(manifest) => manifest,
         Err(error) => {
+            if upload.replaces() && !matches!(error, SaveError::ReadBack(_)) {
+                tracing::warn!(%place, "was not read back, and stays: what was there before is gone");
+                return Err(error);
+            }
             if let Err(also) = manifest::delete(&place).await {
                 tracing::warn!(%place, error = %also, "is not deleted; the next backup deletes it");
                 return Err(error);
@@ -147,33 +159,37 @@ async fn stream(
     freshness: Freshness,
     upload: &mut Upload,
     progress: &(impl Fn(Progress) + Send + Sync),
-) -> Result<(), SaveError> {
+) -> Result<Sent, SaveError> {
     let failed = |source| SaveError::Member { member: candidate.status.identity.member, source };
     let member = candidate.member.with_deadline(PIECE);
     let mut snapshot = member.snapshot(freshness).await.map_err(failed)?;
-    let mut check = TrailerCheck::default();
-    let mut told = 0;
+    let check = Aside::start(TrailerCheck::default(), QUEUED, TrailerCheck::update);
+    let (mut moved, mut told) = (0, 0);
     while let Some(piece) = snapshot.next().await.map_err(failed)? {
-        check.update(&piece);
+        moved += piece.len() as u64;
+        check.update(piece.clone()).await;
         upload.write(piece).await?;
-        if check.bytes() - told >= STEP {
-            told = check.bytes();
+        if moved - told >= STEP {
+            told = moved;
             progress(Progress::Moved { bytes: told, total: None });
         }
     }
-    let checked = check.finish().ok_or(SaveError::Damaged(Damage::Empty))?;
+    let (checked, sent) =
+        check.finish().await.and_then(TrailerCheck::finish).ok_or(SaveError::Damaged(Damage::Empty))?;
     if !checked.holds() {
         return Err(SaveError::Damaged(Damage::of_sums(checked)));
     }
-    Ok(upload.complete().await?)
+    upload.complete().await?;
+    Ok(sent)
 }
 
 async fn read_back(
     place: &Place,
+    sent: Sent,
     progress: &(impl Fn(Progress) + Send + Sync),
 ) -> Result<crate::Contents, SaveError> {
     progress(Progress::Verifying { bytes: place.size().await? });
-    match inspect(place, Kind::Snapshot).await {
+    match inspect::read_back(place, sent).await {
         Ok(contents) => Ok(contents),
         Err(InspectError::Damage(damage)) => Err(SaveError::ReadBack(damage)),
         Err(InspectError::Store(error)) => Err(error.into()),
@@ -188,10 +204,85 @@ fn series(revision: i64, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{self, Secret, StoreSource};
+    use etcd::fake::{Beliefs, Fake};
+    use rstest::rstest;
+    use std::path::Path;
 
     #[test]
     fn a_series_is_named_as_coreos_did() {
         let time: Timestamp = "2026-11-15T19:00:05Z".parse().unwrap();
         assert_eq!(series(42, time), "_v42_2026-11-15-19:00:05");
+    }
+
+    /// Saves what the member gives to `b` in this folder; `then` happens when all of it is there.
+    async fn save_to(
+        folder: &Path,
+        member: &Fake,
+        then: impl Fn(&CancellationToken) + Send + Sync,
+    ) -> Result<(), SaveError> {
+        let source = StoreSource::Volume { root: folder.to_owned(), path: "b".into() };
+        let place = store::open(&source, &Secret::new()).unwrap();
+        let meta = Meta {
+            slot: Timestamp::now(),
+            owner_uid: "uid".into(),
+            owner: "test/b".into(),
+            cluster_name: None,
+            cluster_spec: None,
+        };
+        let from = From::Cluster(Endpoints::new([member.address().to_string()]));
+        let stop = CancellationToken::new();
+        let told = |progress| {
+            if matches!(progress, Progress::Verifying { .. }) {
+                then(&stop);
+            }
+        };
+        save(from, &place, Naming::AsGiven, &meta, &stop, told).await.map(drop)
+    }
+
+    fn stop(stop: &CancellationToken, _: &Path) {
+        stop.cancel();
+    }
+
+    fn refuse_the_manifest(_: &CancellationToken, folder: &Path) {
+        let manifest = folder.join("b.manifest.json");
+        if manifest.exists() {
+            std::fs::remove_file(&manifest).unwrap();
+        }
+        std::fs::create_dir(manifest).unwrap();
+    }
+
+    fn damage(_: &CancellationToken, folder: &Path) {
+        let mut bytes = std::fs::read(folder.join("b")).unwrap();
+        bytes[5000] ^= 1;
+        std::fs::write(folder.join("b"), bytes).unwrap();
+    }
+
+    /// What has taken the place of the only backup is all there is; what is damaged goes all the same.
+    #[rstest]
+    #[case::stopped(stop, true)]
+    #[case::store_error(refuse_the_manifest, true)]
+    #[case::damaged(damage, false)]
+    #[tokio::test]
+    async fn a_second_backup_that_does_not_get_to_count(
+        #[case] trouble: fn(&CancellationToken, &Path),
+        #[case] stays: bool,
+    ) {
+        const FIRST: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.1.10.db");
+        const SECOND: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.6.16.db");
+        let beliefs =
+            Beliefs { snapshot: vec![FIRST.into()], ..Beliefs::single(domain::Version::new(3, 5, 16)) };
+        let member = Fake::start(beliefs).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+
+        save_to(folder.path(), &member, |stop| trouble(stop, folder.path())).await.unwrap_err();
+        assert!(!folder.path().join("b").exists(), "of the first nothing is left");
+        if folder.path().join("b.manifest.json").is_dir() {
+            std::fs::remove_dir(folder.path().join("b.manifest.json")).unwrap();
+        }
+        save_to(folder.path(), &member, |_| {}).await.unwrap();
+        member.set(|beliefs| beliefs.snapshot = vec![SECOND.into()]);
+        save_to(folder.path(), &member, |stop| trouble(stop, folder.path())).await.unwrap_err();
+        assert_eq!(std::fs::read(folder.path().join("b")).ok().as_deref(), stays.then_some(SECOND));
     }
 }

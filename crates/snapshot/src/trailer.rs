@@ -1,6 +1,8 @@
 //! The end of a snapshot: the SHA-256 of all that is before it.
 
+use crate::body::Sent;
 use sha2::{Digest, Sha256};
+use twox_hash::XxHash3_128;
 
 pub(crate) const TRAILER: usize = 32;
 pub(crate) type Sum = [u8; TRAILER];
@@ -8,10 +10,10 @@ pub(crate) type Sum = [u8; TRAILER];
 /// Hashes a snapshot on its way, the last 32 bytes apart.
 #[derive(Default)]
 pub(crate) struct TrailerCheck {
-    hash: Sha256,
+    sha256: Sha256,
+    quick: XxHash3_128,
     /// The last bytes seen: 32, or all if there were fewer.
     tail: Vec<u8>,
-    bytes: u64,
 }
 
 /// What was found at the end.
@@ -23,28 +25,26 @@ pub(crate) struct Checked {
 
 impl TrailerCheck {
     pub(crate) fn update(&mut self, piece: &[u8]) {
-        self.bytes += piece.len() as u64;
         let Some(body) = piece.len().checked_sub(TRAILER) else {
             self.tail.extend_from_slice(piece);
             let body = self.tail.len().saturating_sub(TRAILER);
-            self.hash.update(&self.tail[..body]);
-            self.tail.drain(..body);
-            return;
+            let body: Vec<u8> = self.tail.drain(..body).collect();
+            return self.hash(&body);
         };
-        self.hash.update(&self.tail);
-        self.hash.update(&piece[..body]);
-        self.tail.clear();
-        self.tail.extend_from_slice(&piece[body..]);
+        let before = std::mem::replace(&mut self.tail, piece[body..].to_vec());
+        self.hash(&before);
+        self.hash(&piece[..body]);
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    fn hash(&mut self, body: &[u8]) {
+        self.sha256.update(body);
+        self.quick.write(body);
     }
 
     /// `None` if there was less than a trailer.
-    pub(crate) fn finish(self) -> Option<Checked> {
-        let stored = self.tail.try_into().ok()?;
-        Some(Checked { computed: self.hash.finalize().into(), stored })
+    pub(crate) fn finish(self) -> Option<(Checked, Sent)> {
+        let (computed, stored) = (self.sha256.finalize().into(), self.tail.try_into().ok()?);
+        Some((Checked { computed, stored }, Sent { sha256: computed, quick: self.quick.finish_128() }))
     }
 }
 
@@ -57,6 +57,8 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Damage;
+    use crate::body::BodyHash;
     use proptest::prelude::*;
 
     proptest! {
@@ -71,8 +73,14 @@ mod tests {
                 check.update(piece);
                 rest = after;
             }
-            prop_assert_eq!(check.bytes(), whole.len() as u64);
-            prop_assert!(check.finish().unwrap().holds());
+            let (checked, sent) = check.finish().unwrap();
+            prop_assert!(checked.holds());
+            let mut known = BodyHash::new(Some(sent));
+            body.chunks(7).for_each(|chunk| known.update(chunk));
+            prop_assert_eq!(known.finish(), Ok(checked.computed));
+            let mut other = BodyHash::new(Some(sent));
+            other.update(&whole);
+            prop_assert_eq!(other.finish(), Err(Damage::Altered));
         }
     }
 

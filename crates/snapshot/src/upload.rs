@@ -15,9 +15,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// What the note's name adds to that of its object.
-const SUFFIX: &str = ".uploading.json";
+pub(crate) const SUFFIX: &str = ".uploading.json";
 /// The smallest that S3 takes, which allows for 50 GB in its 10,000 parts.
 const PART: usize = 5 << 20;
+/// Folders take any, and keep less in memory.
+const FOLDER_PART: usize = 1 << 20;
 /// Parts on their way while the next one fills.
 const IN_FLIGHT: usize = 2;
 
@@ -36,6 +38,7 @@ struct Note {
 pub(crate) struct Upload {
     place: Place,
     note: Place,
+    replaces: bool,
     way: Way,
     next: usize,
     part: Vec<Bytes>,
@@ -62,42 +65,54 @@ impl Upload {
             Err(error) => return Err(error),
         };
         let failed = |cause| place.error(&cause);
-        let way = match place.parts() {
-            Some(store) => {
-                let id = store.create_multipart(place.location()).await.map_err(failed)?;
-                Way::Cloud { store: store.clone(), id }
+        let note = place.followed_by(SUFFIX)?;
+        let tell = async |upload| {
+            let told = Note { upload, owner_uid: owner_uid.to_owned(), started: Timestamp::now(), replaces };
+            let text = serde_json::to_vec(&told)
+                .map_err(|error| StoreError::Other { place: place.to_string(), why: error.to_string() })?;
+            note.put(text).await
+        };
+        let way = if let Some(store) = place.parts() {
+            let id = store.create_multipart(place.location()).await.map_err(failed)?;
+            if let Err(error) = tell(Some(id.clone())).await {
+                store.abort_multipart(place.location(), &id).await.map_err(failed)?;
+                return Err(error);
             }
-            None => Way::Folder(place.store().put_multipart(place.location()).await.map_err(failed)?),
+            Way::Cloud { store: store.clone(), id }
+        } else {
+            // The note first: whoever dies between the two leaves no file that nobody knows of.
+            tell(None).await?;
+            match place.store().put_multipart(place.location()).await {
+                Ok(file) => Way::Folder(file),
+                Err(cause) => {
+                    note.delete().await?;
+                    return Err(failed(cause));
+                }
+            }
         };
-        let upload = match &way {
-            Way::Cloud { id, .. } => Some(id.clone()),
-            Way::Folder(_) => None,
-        };
-        let note = Note { upload, owner_uid: owner_uid.to_owned(), started: Timestamp::now(), replaces };
-        let mut this = Self {
-            place: place.clone(),
-            note: place.followed_by(SUFFIX)?,
+        let (place, flying) = (place.clone(), JoinSet::new());
+        Ok(Self {
+            place,
+            note,
+            replaces,
             way,
             next: 0,
             part: Vec::new(),
             filled: 0,
-            flying: JoinSet::new(),
+            flying,
             done: Vec::new(),
-        };
-        let text = serde_json::to_vec(&note)
-            .map_err(|error| StoreError::Other { place: place.to_string(), why: error.to_string() })?;
-        if let Err(error) = this.note.put(text).await {
-            this.abort().await?;
-            return Err(error);
-        }
-        Ok(this)
+        })
     }
 
     /// Takes the next bytes, and waits while enough parts are on their way.
     pub(crate) async fn write(&mut self, mut piece: Bytes) -> Result<(), StoreError> {
-        while self.filled + piece.len() >= PART {
-            self.part.push(piece.split_to(PART - self.filled));
-            self.filled = PART;
+        let size = match self.way {
+            Way::Cloud { .. } => PART,
+            Way::Folder(_) => FOLDER_PART,
+        };
+        while self.filled + piece.len() >= size {
+            self.part.push(piece.split_to(size - self.filled));
+            self.filled = size;
             self.send().await?;
         }
         self.filled += piece.len();
@@ -179,6 +194,11 @@ impl Upload {
         self.forget().await
     }
 
+    /// Whether its end took the place of an object that was there before.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaces
+    }
+
     /// The backup counts, or is gone: nobody need clean up after it.
     pub(crate) async fn forget(&mut self) -> Result<(), StoreError> {
         self.note.delete().await
@@ -242,4 +262,37 @@ async fn remove_staged(file: &std::path::Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{self, Secret, StoreSource};
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    /// Its process may die wherever it waits.
+    #[tokio::test]
+    async fn no_file_is_ever_without_its_note() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let source = StoreSource::Volume { root: folder.path().to_owned(), path: "b".into() };
+            let place = store::open(&source, &Secret::new()).unwrap();
+            let upload = async {
+                let mut upload = Upload::begin(&place, "uid").await.unwrap();
+                upload.write(Bytes::from_static(b"contents")).await.unwrap();
+                upload.complete().await.unwrap();
+            };
+            let is_there = |name: &str| folder.path().join(name).exists();
+            let mut upload = pin!(upload);
+            poll_fn(|context| {
+                let done = upload.as_mut().poll(context);
+                assert!(!(is_there("b#1") || is_there("b")) || is_there("b.uploading.json"));
+                done
+            })
+            .await;
+            assert_eq!(sweep(&place, "uid").await.unwrap(), 1);
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        }
+    }
 }

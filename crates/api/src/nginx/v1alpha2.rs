@@ -45,6 +45,8 @@ pub struct NginxOperatorSpec {
     #[serde(default = "default_ports")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a.name == b.name))")
+        .message("each of ports must have a name of its own, such as http and admin"))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a.port == b.port))")
         .message("each of ports must have a number of its own, such as 80 and 8080"))]
     pub ports: Vec<Port>,

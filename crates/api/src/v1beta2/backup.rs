@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{AbsSource, GcsSource, NoStore, S3Source, Store, Stores, VolumeSource, is_false, is_zero};
+use super::{NoStore, Store, Stores, is_false, is_zero};
 use crate::conditions::Condition;
 
 /// So long that a database of the greatest size that etcd advises fits through a slow line.
@@ -66,7 +66,7 @@ pub struct EtcdBackupSpec {
     /// others are found through it. Names without a dot are looked up in this namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 1024)))]
-    #[x_kube(validation = Rule::new("self.all(url, url.matches('^https?://[^/]+$'))").message(
+    #[x_kube(validation = Rule::new("self.all(url, url.matches('^https?://[^/]+/?$'))").message(
         "each of etcdEndpoints must be a URL such as http://example-etcd-cluster-client:2379"
     ))]
     pub etcd_endpoints: Vec<String>,
@@ -105,21 +105,8 @@ pub struct EtcdBackupSpec {
     #[schemars(length(max = 253))]
     pub client_tls_secret: String,
 
-    /// S3, or a store that speaks its protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub s3: Option<S3Source>,
-
-    /// Azure Blob Storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub abs: Option<AbsSource>,
-
-    /// Google Cloud Storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gcs: Option<GcsSource>,
-
-    /// A volume: a claim that is mounted into the operator, and a path in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<VolumeSource>,
+    #[serde(flatten)]
+    pub stores: Stores,
 }
 
 /// An EtcdCluster of the same namespace.
@@ -226,15 +213,32 @@ pub struct BackupProgress {
 
 impl EtcdBackupSpec {
     pub fn store(&self) -> Result<Store<'_>, NoStore> {
-        let stores = Stores {
-            field: "storageType",
-            type_: &self.storage_type,
-            s3: self.s3.as_ref(),
-            abs: self.abs.as_ref(),
-            gcs: self.gcs.as_ref(),
-            volume: self.volume.as_ref(),
+        self.stores.chosen("storageType", &self.storage_type)
+    }
+
+    /// The EtcdCluster of `namespace` that is backed up, as far as the spec tells: by reference, or by its Service.
+    pub fn cluster_name(&self, namespace: &str) -> Option<&str> {
+        match &self.cluster_ref {
+            Some(named) => Some(&named.name),
+            None => self.etcd_endpoints.first().and_then(|url| cluster_behind(url, namespace)),
+        }
+    }
+
+    /// The same once, at once, and to a place beside.
+    #[must_use]
+    pub fn once_more(&self, suffix: &str) -> Self {
+        let timeout = |policy: &BackupPolicy| BackupPolicy {
+            timeout_in_second: policy.timeout_in_second,
+            ..BackupPolicy::default()
         };
-        stores.chosen()
+        Self {
+            backup_policy: self.backup_policy.as_ref().map(timeout),
+            schedule: String::new(),
+            time_zone: String::new(),
+            suspend: false,
+            stores: self.stores.followed_by(suffix),
+            ..self.clone()
+        }
     }
 
     /// What the spec says of how often and how many, or that nothing was said.
@@ -261,7 +265,33 @@ impl BackupPolicy {
     }
 }
 
+/// The EtcdCluster whose Service a URL names, if that is how it is written.
+fn cluster_behind<'a>(url: &'a str, namespace: &str) -> Option<&'a str> {
+    let host = url.split_once("://")?.1.split([':', '/']).next()?;
+    let (service, rest) = host.split_once('.').unwrap_or((host, ""));
+    let here = rest.is_empty() || rest.split('.').next() == Some(namespace);
+    service.strip_suffix("-client").filter(|_| here)
+}
+
 /// Zero means that nothing was said; so does less, which the CRD's rules refuse.
 fn seconds(value: i64) -> Option<Duration> {
     u64::try_from(value).ok().filter(|value| *value > 0).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("http://example-etcd-cluster-client:2379", Some("example-etcd-cluster"))]
+    #[case("http://c-client.here.svc:2379", Some("c"))]
+    #[case("http://c-client/", Some("c"))]
+    #[case("http://c-client.here.svc.cluster.local:2379", Some("c"))]
+    #[case("http://c-client.there.svc:2379", None)]
+    #[case("http://10.0.0.1:2379", None)]
+    #[case("http://etcd:2379", None)]
+    fn the_cluster_is_known_by_its_service(#[case] url: &str, #[case] cluster: Option<&str>) {
+        assert_eq!(cluster_behind(url, "here"), cluster);
+    }
 }

@@ -4,10 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    AbsSource, ClusterRef, EtcdClusterSpec, GcsSource, NoStore, S3Source, Store, Stores, VolumeSource,
-    is_false, is_zero,
-};
+use super::{ClusterRef, EtcdClusterSpec, NoStore, Store, Stores, is_false, is_zero};
 use crate::conditions::Condition;
 
 /// Which backup goes into which cluster.
@@ -53,23 +50,10 @@ pub struct EtcdRestoreSpec {
     #[schemars(length(max = 64))]
     pub backup_storage_type: String,
 
-    /// S3, or a store that speaks its protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub s3: Option<S3Source>,
+    #[serde(flatten)]
+    pub stores: Stores,
 
-    /// Azure Blob Storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub abs: Option<AbsSource>,
-
-    /// Google Cloud Storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gcs: Option<GcsSource>,
-
-    /// A volume: a claim that is mounted into the operator, and a path in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<VolumeSource>,
-
-    /// True: a healthy cluster is replaced by the backup, and so is one whose surviving members hold what the backup
+    /// True: a healthy cluster is replaced by the backup, and so is one whose members hold, or may hold, what the backup
     /// lacks. That data is gone then.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
@@ -104,7 +88,7 @@ pub struct EtcdRestoreStatus {
     /// What the restored data directory holds, read before etcd started on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<BackupContents>,
-    /// What the members that could still be reached held, and where it was saved.
+    /// What the members that could still be reached held, and where it was saved, or why it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub survivors: Vec<Survivor>,
@@ -154,18 +138,13 @@ pub struct Survivor {
     /// Where its snapshot was saved, as `path` names it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub saved_to: String,
+    /// Why its snapshot was not saved, where `force` went on without it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_saved: String,
 }
 
 impl EtcdRestoreSpec {
     pub fn store(&self) -> Result<Store<'_>, NoStore> {
-        let stores = Stores {
-            field: "backupStorageType",
-            type_: &self.backup_storage_type,
-            s3: self.s3.as_ref(),
-            abs: self.abs.as_ref(),
-            gcs: self.gcs.as_ref(),
-            volume: self.volume.as_ref(),
-        };
-        stores.chosen()
+        self.stores.chosen("backupStorageType", &self.backup_storage_type)
     }
 }

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_false;
+use super::{is_false, is_zero};
 use crate::conditions::Condition;
 
 /// What the operator sees of the cluster. Written only when something in it changes.
@@ -89,6 +89,9 @@ pub struct RestoreProgress {
     /// What was found in the restored data before etcd started on it, as JSON.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub restored: String,
+    /// How often that member was made anew, because etcd's tool ended half-way.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub again: i64,
     /// Members of before: nothing of their data is taken away until the restored cluster is full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

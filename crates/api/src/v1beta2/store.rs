@@ -16,7 +16,7 @@ pub struct S3Source {
     ))]
     pub path: String,
     /// Secret of the same namespace with AWS's own files: `credentials`, and `config` for region and `endpoint_url`.
-    /// Without it, the identity of the pod is used.
+    /// Without it, the identity of the operator's pod is used; a restore needs it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub aws_secret: String,
@@ -49,7 +49,7 @@ pub struct AbsSource {
     ))]
     pub path: String,
     /// Secret of the same namespace with `storage-account`, `storage-key` and, where it is not Azure's public one,
-    /// `cloud`.
+    /// `cloud`. Without it, the identity of the operator's pod is used; a restore needs it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub abs_secret: String,
@@ -65,8 +65,8 @@ pub struct GcsSource {
         "path must be the bucket, a slash and the object, such as mybucket/etcd.backup"
     ))]
     pub path: String,
-    /// Secret of the same namespace with `access-token` or `credentials.json`. Without it, the identity of the pod is
-    /// used.
+    /// Secret of the same namespace with `access-token` or `credentials.json`. Without it, the identity of the
+    /// operator's pod is used; a restore needs it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub gcp_secret: String,
@@ -123,29 +123,50 @@ impl<'a> Store<'a> {
     }
 }
 
-/// What a spec says of the store, as it stands: a type, and a section for each.
-#[derive(Clone, Copy, Debug)]
-pub struct Stores<'a> {
-    /// The field that names the type: coreos named it twice.
-    pub field: &'static str,
-    pub type_: &'a str,
-    pub s3: Option<&'a S3Source>,
-    pub abs: Option<&'a AbsSource>,
-    pub gcs: Option<&'a GcsSource>,
-    pub volume: Option<&'a VolumeSource>,
+/// The sections of a spec, one for each store; a type beside them chooses one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stores {
+    /// S3, or a store that speaks its protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3Source>,
+    /// Azure Blob Storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abs: Option<AbsSource>,
+    /// Google Cloud Storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<GcsSource>,
+    /// A volume: a claim that is mounted into the operator, and a path in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSource>,
 }
 
-impl<'a> Stores<'a> {
-    /// The one that the type names. The CRD's rules refuse the rest before it is stored, unless the CRD is an older one.
-    pub fn chosen(&self) -> Result<Store<'a>, NoStore> {
-        let (chosen, section) = match self.type_ {
-            "S3" => (self.s3.map(Store::S3), "s3"),
-            "ABS" => (self.abs.map(Store::Abs), "abs"),
-            "GCS" => (self.gcs.map(Store::Gcs), "gcs"),
-            "Volume" => (self.volume.map(Store::Volume), "volume"),
-            other => return Err(NoStore::Unknown { field: self.field, type_: other.to_owned() }),
+impl Stores {
+    /// The one that `type_` names; coreos named the `field` of it twice. The CRD's rules refuse the rest before it is
+    /// stored, unless the CRD is an older one.
+    pub fn chosen(&self, field: &'static str, type_: &str) -> Result<Store<'_>, NoStore> {
+        let (chosen, section) = match type_ {
+            "S3" => (self.s3.as_ref().map(Store::S3), "s3"),
+            "ABS" => (self.abs.as_ref().map(Store::Abs), "abs"),
+            "GCS" => (self.gcs.as_ref().map(Store::Gcs), "gcs"),
+            "Volume" => (self.volume.as_ref().map(Store::Volume), "volume"),
+            other => return Err(NoStore::Unknown { field, type_: other.to_owned() }),
         };
-        chosen.ok_or(NoStore::Missing { field: self.field, type_: self.type_.to_owned(), section })
+        chosen.ok_or(NoStore::Missing { field, type_: type_.to_owned(), section })
+    }
+
+    /// The same places, and `suffix` behind each.
+    #[must_use]
+    pub fn followed_by(&self, suffix: &str) -> Self {
+        let mut stores = self.clone();
+        let paths = [
+            stores.s3.as_mut().map(|source| &mut source.path),
+            stores.abs.as_mut().map(|source| &mut source.path),
+            stores.gcs.as_mut().map(|source| &mut source.path),
+            stores.volume.as_mut().map(|source| &mut source.path),
+        ];
+        paths.into_iter().flatten().for_each(|path| path.push_str(suffix));
+        stores
     }
 }
 
@@ -178,11 +199,11 @@ mod tests {
     #[test]
     fn the_type_chooses_the_section() {
         let s3 = S3Source { path: "b/k".into(), aws_secret: "aws".into(), ..S3Source::default() };
-        let stores =
-            |type_| Stores { field: "storageType", type_, s3: Some(&s3), abs: None, gcs: None, volume: None };
-        let chosen = stores("S3").chosen().unwrap();
-        assert_eq!((chosen.path(), chosen.secret()), ("b/k", Some("aws")));
-        assert!(stores("ABS").chosen().unwrap_err().to_string().contains("spec.abs is not there"));
-        assert!(stores("FTP").chosen().unwrap_err().to_string().contains("S3, ABS, GCS or Volume"));
+        let stores = Stores { s3: Some(s3), ..Stores::default() };
+        let chosen = |type_| stores.chosen("storageType", type_);
+        let s3 = chosen("S3").unwrap();
+        assert_eq!((s3.path(), s3.secret()), ("b/k", Some("aws")));
+        assert!(chosen("ABS").unwrap_err().to_string().contains("spec.abs is not there"));
+        assert!(chosen("FTP").unwrap_err().to_string().contains("S3, ABS, GCS or Volume"));
     }
 }

@@ -5,6 +5,7 @@
 //! recorded and the seed disarmed, so nothing is acknowledged that a second start could lose.
 
 use super::Decision;
+use super::heal::hindered;
 use crate::ids::Name;
 use crate::observation::{Claim, Observation, Pod, Read};
 use crate::report::Event;
@@ -91,7 +92,10 @@ fn raise_seed(view: &View, seed: &Name, version: Version) -> Option<Decision> {
         let why = format!("seed {seed} has not started, and the spec was changed: it is made anew");
         return Decision::act(why, [delete].into_iter().chain(claim));
     }
-    Decision::wait(format!("seed {seed} is starting"))
+    match hindered(view, pod) {
+        Some(hindrance) => Decision::stuck(format!("seed {seed} cannot start: {hindrance}")),
+        None => Decision::wait(format!("seed {seed} is starting")),
+    }
 }
 
 /// The seed answers as the one member of its cluster: disarm, record, and only then let clients in. The UID that is tested
@@ -152,7 +156,7 @@ fn adopt(view: &View, version: Version) -> Option<Decision> {
 mod tests {
     use rstest::rstest;
 
-    use super::super::scene::{Scene, healthy, on_volumes};
+    use super::super::scene::{NOW, Scene, healthy, on_volumes};
     use super::*;
     use crate::ids::{ClusterId, MemberId};
     use crate::observation::{PodPhase, Recorded};
@@ -213,6 +217,16 @@ mod tests {
     #[case::unreadable_version(nothing, |s: &mut Scene| s.want("three"), "stuck")]
     #[case::crash_before_pod(nothing, |s: &mut Scene| s.seen.recorded.seed = Some("a".into()), "record seed a, headless, seed a 3.5.16")]
     #[case::starting(starting, |_: &mut Scene| {}, "wait")]
+    #[case::no_such_image(starting, |s: &mut Scene| s.pod("a").waiting = Some("ErrImagePull".into()), "stuck")]
+    #[case::no_node_has_room(starting, |s: &mut Scene| {
+        s.pod("a").phase = PodPhase::Pending;
+        s.pod("a").node = None;
+    }, "stuck")]
+    #[case::not_scheduled_yet(starting, |s: &mut Scene| {
+        s.pod("a").phase = PodPhase::Pending;
+        s.pod("a").node = None;
+        s.pod("a").created = NOW;
+    }, "wait")]
     #[case::evicted(starting, |s: &mut Scene| s.pod("a").phase = PodPhase::Failed, "delete pod a")]
     #[case::going(starting, |s: &mut Scene| s.pod("a").deleting = true, "wait")]
     #[case::version_corrected(starting, |s: &mut Scene| s.want("3.5.17"), "delete pod a")]

@@ -8,9 +8,6 @@ use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::view::{Data, View};
 
-/// How long a pod may take until etcd runs in it: large images and slow volumes are no fault of the member.
-const IN_THE_MAKING: Duration = Duration::from_mins(5);
-
 /// Its data is proven gone: remove the member by ID while the rest keep quorum. Scaling then adds a new one.
 pub fn replace_lost(view: &View) -> Option<Decision> {
     let mut candidates = view.members().iter().filter(|member| lost(view, member));
@@ -102,8 +99,10 @@ fn silent(view: &View, member: &Member) -> Option<Decision> {
     let silent_for = view.silent_for(member);
     // An image that fails is blamed at once; a pod that was made or changed just now is not.
     let image_fails = view.pod(name).is_some_and(Pod::image_fails);
-    let bears = view.spec.knobs.unresponsive_after;
-    let bears = if view.pod(name).is_some_and(Pod::in_the_making) { bears.max(IN_THE_MAKING) } else { bears };
+    let knobs = &view.spec.knobs;
+    let in_the_making = view.pod(name).is_some_and(Pod::in_the_making);
+    let bears =
+        if in_the_making { knobs.making_patience } else { Duration::ZERO }.max(knobs.unresponsive_after);
     if silent_for < bears && !image_fails {
         return Decision::wait(format!("{name} has not answered for {} s", silent_for.as_secs()));
     }
@@ -160,7 +159,7 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
 }
 
 /// What keeps a pod from starting that has nothing to do with its member. One that was placed before is replaced instead.
-pub fn hindrance(pod: &Pod, placed_before: bool) -> Option<String> {
+fn hindrance(pod: &Pod, placed_before: bool) -> Option<String> {
     if pod.image_fails() {
         let reason = pod.waiting.as_deref().unwrap_or_default();
         return Some(format!(
@@ -170,6 +169,12 @@ pub fn hindrance(pod: &Pod, placed_before: bool) -> Option<String> {
     }
     let unplaced = pod.phase == PodPhase::Pending && pod.node.is_none() && !placed_before;
     unplaced.then(|| "its pod cannot be scheduled: look at the pod's events".to_owned())
+}
+
+/// The same of a pod that never ran, once it is clear that it does not pass by itself.
+pub fn hindered(view: &View, pod: &Pod) -> Option<String> {
+    let late = view.now.since(pod.created) >= view.spec.knobs.unresponsive_after;
+    hindrance(pod, false).filter(|_| late || pod.image_fails())
 }
 
 #[cfg(test)]
@@ -229,6 +234,14 @@ mod tests {
     #[case::well(|_: &mut Scene| {}, "-", "-")]
     #[case::for_a_moment(|s: &mut Scene| s.silence("b", 59), "wait", "wait")]
     #[case::too_long(|s: &mut Scene| s.silence("b", 60), "remove b, delete pod b", "delete pod b")]
+    #[case::silent_in_an_outage_that_just_ended(|s: &mut Scene| {
+        s.silence("b", 600);
+        s.seen.listed_since = Some(Moment(NOW.0 - 59_000));
+    }, "wait", "wait")]
+    #[case::silent_ever_since_an_outage(|s: &mut Scene| {
+        s.silence("b", 600);
+        s.seen.listed_since = Some(Moment(NOW.0 - 60_000));
+    }, "remove b, delete pod b", "delete pod b")]
     #[case::sooner_where_asked(|s: &mut Scene| {
         s.silence("b", 20);
         s.spec.knobs.unresponsive_after = Duration::from_secs(20);

@@ -1,16 +1,19 @@
 //! The runbook: every rule, in order of urgency.
 //!
-//! Gates come first, and the first gate that speaks has the last word. After them the cluster has an identity and a
-//! quorum: the first rule that can act acts; if none can, the most urgent one that waits says what for, one that needs a
-//! person before one that does not. A rule that
-//! must not act beside another checks that itself: waiting never blocks what is safe to do.
+//! Gates come first, and the first gate that speaks has the last word; while it waits, only volumes that are to stay are set
+//! free. After them the cluster has an identity and a quorum: the first rule that can act acts; if none can, the most urgent
+//! one that waits says what for, one that needs a person before one that does not. A rule that must not act beside another
+//! checks that itself: waiting never blocks what is safe to do.
 
 pub mod bootstrap;
 pub mod hands_off;
 pub mod heal;
 pub mod join;
+pub mod precaution;
 pub mod quorum;
 pub mod restore;
+pub mod retention;
+pub mod rival;
 mod rollout;
 pub mod scale;
 #[cfg(test)]
@@ -53,15 +56,16 @@ impl Decision {
 
 pub type RuleFn = fn(&View) -> Option<Decision>;
 
-pub const GATES: [(Rule, RuleFn); 5] = [
+pub const GATES: [(Rule, RuleFn); 6] = [
     (Rule::HandsOff, hands_off::hands_off),
+    (Rule::Rival, rival::rival),
     (Rule::Restore, restore::restore),
     (Rule::Bootstrap, bootstrap::bootstrap),
     (Rule::QuorumLost, quorum::lost),
     (Rule::Unknown, quorum::unknown),
 ];
 
-pub const RULES: [(Rule, RuleFn); 13] = [
+pub const RULES: [(Rule, RuleFn); 14] = [
     (Rule::Stray, stray::stray),
     (Rule::ReplaceLost, heal::replace_lost),
     (Rule::Abandon, join::abandon),
@@ -74,6 +78,7 @@ pub const RULES: [(Rule, RuleFn); 13] = [
     (Rule::Restore, restore::finish),
     (Rule::Upgrade, upgrade::upgrade),
     (Rule::Template, template::template),
+    (Rule::Retention, retention::retention),
     (Rule::Settle, settle),
 ];
 

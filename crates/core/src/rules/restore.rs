@@ -5,12 +5,10 @@
 //! cluster, in one write. Members of before stop serving then. Their data stays until the restored cluster is full. If
 //! the seed cannot be made, it goes, and everything is as it was.
 
-use std::time::Duration;
-
 use super::Decision;
 use super::bootstrap::delete_claim;
 use crate::ids::Name;
-use crate::observation::{Pod, Restore, Stage};
+use crate::observation::{Pod, PodPhase, Restore, Stage};
 use crate::report::Event;
 use crate::spec::RestoreRequest;
 use crate::step::{Action, Step};
@@ -20,10 +18,6 @@ use crate::view::View;
 /// Tries of one container, with the kubelet's growing pauses a bit more than a minute: a store that is away for a moment
 /// is no reason to give up.
 const TRIES: u32 = 4;
-/// How long the seed may find no node or no image.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// How long a member of the restored cluster may find no node while pods of before take up room.
-const ROOM: Duration = Duration::from_secs(15);
 
 pub fn restore(view: &View) -> Option<Decision> {
     let asked = view.spec.restore.as_ref();
@@ -59,7 +53,9 @@ pub fn finish(view: &View) -> Option<Decision> {
     let begun = view.seen.recorded.restore.as_ref()?;
     let open = begun.stage == Stage::Filling || !begun.replaced.is_empty();
     let full = view.voter_count() >= view.size() && view.unsettled().is_none();
-    if !open || !full {
+    // A seed may answer before its kubelet tells of it, and with that what was found in its data.
+    let untold = view.pod(&begun.seed).is_some_and(|seed| seed.phase == PodPhase::Pending);
+    if !open || !full || untold {
         return None;
     }
     let stage = if begun.stage == Stage::Filling { Stage::Done } else { begun.stage.clone() };
@@ -74,12 +70,13 @@ fn begin(view: &View, asked: &RestoreRequest) -> Option<Decision> {
     };
     let before = view.seen.recorded.restore.as_ref();
     let replaced = before.map(|before| before.replaced.clone()).unwrap_or_default();
-    let restore = Restore { request: asked.uid.clone(), seed: seed.clone(), stage: Stage::Seeding, replaced };
+    let (request, seed) = (asked.uid.clone(), seed.clone());
+    let restore = Restore { request, seed: seed.clone(), stage: Stage::Seeding, again: 0, replaced };
     match version(view, asked) {
         Err(refusal) => fail(&restore, refusal.to_string()),
         Ok(version) => {
             let record = Step::RecordRestore { restore };
-            let actions = [record.into()].into_iter().chain(create(view, seed, version));
+            let actions = [record.into()].into_iter().chain(create(view, &seed, version, asked));
             Decision::act(
                 format!("{} asks for a backup to be restored: {seed} is made from it", asked.name),
                 actions,
@@ -93,9 +90,9 @@ fn version(view: &View, asked: &RestoreRequest) -> Result<Version, Refusal> {
     view.spec.hops.restore_on(asked.version, view.target()?)
 }
 
-fn create(view: &View, name: &Name, version: Version) -> Vec<Action> {
+fn create(view: &View, name: &Name, version: Version, asked: &RestoreRequest) -> Vec<Action> {
     let headless = (!view.seen.headless_service).then(|| Step::EnsureHeadlessService.into());
-    let seed = Step::CreateRestoredSeed { name: name.clone(), version };
+    let seed = Step::CreateRestoredSeed { name: name.clone(), version, request: asked.uid.clone() };
     headless.into_iter().chain([seed.announcing([Event::new_member_added(name)])]).collect()
 }
 
@@ -131,7 +128,7 @@ fn raise(view: &View, asked: &RestoreRequest, begun: &Restore) -> Option<Decisio
         return match view.claim(seed) {
             Some(claim) if claim.deleting => Decision::wait(format!("the claim of {seed} is being deleted")),
             Some(claim) => Decision::act(format!("{seed} starts over"), [delete_claim(claim)]),
-            None => Decision::act(format!("{seed} has no pod"), create(view, seed, version)),
+            None => Decision::act(format!("{seed} has no pod"), create(view, seed, version, asked)),
         };
     };
     if pod.deleting {
@@ -143,8 +140,13 @@ fn raise(view: &View, asked: &RestoreRequest, begun: &Restore) -> Option<Decisio
     if let Some(swap) = swap(view, begun, pod) {
         return Some(swap);
     }
-    if let Some(why) = hopeless(view, pod) {
+    if let Some(why) = hopeless(view, pod, begun) {
         return fail(begun, why);
+    }
+    if let Some(failing) = pod.failing.as_ref().filter(|failing| failing.spoils) {
+        let restore = Restore { again: begun.again + 1, ..begun.clone() };
+        let why = format!("{seed} starts over, its data was left half-made: {}", failing.words);
+        return Decision::act(why, [Step::RecordRestore { restore }, delete_pod(pod)]);
     }
     if view.seen.seed.is_none() && (view.image_differs(pod, version) || view.outdated(pod)) {
         let why = format!("{seed} has not started, and the spec was changed: it is made anew");
@@ -154,11 +156,14 @@ fn raise(view: &View, asked: &RestoreRequest, begun: &Restore) -> Option<Decisio
 }
 
 /// Why the seed will never run.
-fn hopeless(view: &View, pod: &Pod) -> Option<String> {
-    if let Some(failing) = pod.failing.as_ref().filter(|failing| failing.times >= TRIES) {
-        return Some(format!("{} failed {} times: {}", pod.name, failing.times, failing.words));
+fn hopeless(view: &View, pod: &Pod, begun: &Restore) -> Option<String> {
+    if let Some(failing) = &pod.failing {
+        let times = if failing.spoils { begun.again + 1 } else { failing.times };
+        if times >= TRIES {
+            return Some(format!("{} failed {times} times: {}", pod.name, failing.words));
+        }
     }
-    if view.now.since(pod.created) < PATIENCE {
+    if view.now.since(pod.created) < view.spec.knobs.seed_patience {
         return None;
     }
     let reason = pod.waiting.as_deref().unwrap_or_default();
@@ -168,9 +173,15 @@ fn hopeless(view: &View, pod: &Pod) -> Option<String> {
             pod.name
         ));
     }
-    pod.node.is_none().then(|| {
-        format!("{} found no node: make room for one more pod, or for one that may share a node", pod.name)
-    })
+    if pod.node.is_none() {
+        return Some(format!(
+            "{} found no node: make room for one more pod, or for one that may share a node",
+            pod.name
+        ));
+    }
+    let reason = pod.waiting.as_deref().unwrap_or("a volume that cannot be mounted, or no network");
+    (!pod.begun)
+        .then(|| format!("no container of {} ever started ({reason}): look at the pod's events", pod.name))
 }
 
 /// The seed answers as the one member of its own cluster: from now on that is the cluster. Only then does anybody of
@@ -223,7 +234,8 @@ fn make_way(view: &View) -> Option<Decision> {
     if !retired.is_empty() {
         return Decision::act("members of before the restore stop serving", retired);
     }
-    let homeless = |pod: &Pod| pod.node.is_none() && view.now.since(pod.created) >= ROOM;
+    let homeless =
+        |pod: &Pod| pod.node.is_none() && view.now.since(pod.created) >= view.spec.knobs.room_patience;
     let crowded = view.seen.pods.iter().find(|pod| homeless(pod))?;
     let pods: Vec<_> = view.kept.pods.iter().filter(|pod| !pod.deleting).map(delete_pod).collect();
     if pods.is_empty() {

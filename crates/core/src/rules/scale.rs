@@ -1,7 +1,7 @@
 //! The size differs: add what is missing, remove one that is too many.
 
 use super::Decision;
-use super::heal::hindrance;
+use super::heal::hindered;
 use super::join::{raised_budget, remove};
 use crate::observation::{Member, Pod};
 use crate::quorum;
@@ -80,8 +80,7 @@ fn make_room(view: &View, places: usize, several: bool) -> Option<Decision> {
 /// Why a pod is not there yet.
 fn awaited(view: &View, pod: &Pod) -> Option<Decision> {
     let name = &pod.name;
-    let late = view.now.since(pod.created) >= view.spec.knobs.unresponsive_after;
-    match hindrance(pod, false).filter(|_| late || pod.image_fails()) {
+    match hindered(view, pod) {
         Some(hindrance) => Decision::stuck(format!("{name} is to be added: {hindrance}")),
         None => Decision::wait(format!("{name} is to be added once its pod can be reached")),
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Decision, RuleFn};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::observation::{
-    Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod, PodPhase, Read, Recorded,
-    Restore, Stage, Status,
+    Backups, Check, Claim, HashCheck, ImageCheck, Member, Node, NodeState, Observation, Pod, PodPhase, Read,
+    Recorded, Restore, Rolled, Stage, Status,
 };
 use crate::spec::{Knobs, Spec, Storage};
 use crate::step::Step;
@@ -43,6 +43,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             restore: None,
             invalid: None,
             storage,
+            retains: false,
             template: "t0".to_owned(),
             knobs: Knobs::default(),
             hops: HopTable::default(),
@@ -57,6 +58,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             },
             pods: Vec::new(),
             claims: Vec::new(),
+            left_claims: Vec::new(),
             live: true,
             headless_service: true,
             client_service: true,
@@ -67,9 +69,13 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             agreed: None,
             seed: None,
             alarms: Read::Known(Vec::new()),
+            rival: None,
             image_checks: Vec::new(),
+            backups: Read::Known(Backups::default()),
             hash_checks: Vec::new(),
+            rolled: None,
             heard: BTreeMap::new(),
+            listed_since: Some(Moment(NOW.0 - 900_000)),
             leaderless_since: None,
             last_nodes: BTreeMap::new(),
             fresh_names: ["x", "y", "z"].map(Name::from).to_vec(),
@@ -85,6 +91,10 @@ fn id(name: &str) -> MemberId {
     MemberId(u64::from(name.as_bytes()[0]))
 }
 
+fn held(name: &str, uid: Uid) -> Claim {
+    Claim { name: name.into(), uid, deleting: false, owned: true }
+}
+
 impl Scene {
     /// A started, healthy voter.
     fn join(&mut self, name: &str) {
@@ -93,8 +103,7 @@ impl Scene {
         member.started = true;
         let version = Version::new(3, 5, 16);
         let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
-        let held = claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false });
-        self.seen.claims.extend(held);
+        self.seen.claims.extend(claim.clone().map(|uid| held(name, uid)));
         self.seen.pods.push(Pod {
             name: name.into(),
             uid: Uid(format!("pod-{name}")),
@@ -107,10 +116,12 @@ impl Scene {
             serving: true,
             ready: true,
             addressed: Some(Moment(NOW.0 - 900_000)),
+            begun: true,
             waiting: None,
             failing: None,
             deleting: false,
             template: "t0".to_owned(),
+            snapshot_count: 2_500,
             claim,
             created: Moment(NOW.0 - 900_000 + id(name).0),
             changed: Moment(NOW.0 - 900_000),
@@ -164,7 +175,7 @@ impl Scene {
         let lowest = |view: &View| view.lowest_running();
         let version = self.with_view(lowest).unwrap();
         let claim = (self.spec.storage == Storage::Persistent).then(|| Uid(format!("claim-{name}")));
-        self.seen.claims.extend(claim.clone().map(|uid| Claim { name: name.into(), uid, deleting: false }));
+        self.seen.claims.extend(claim.clone().map(|uid| held(name, uid)));
         let like = self.seen.pods[0].clone();
         self.seen.pods.push(Pod {
             name: name.into(),
@@ -225,6 +236,7 @@ impl Scene {
     /// The member list cannot be read.
     pub fn blind(&mut self) {
         self.seen.members = Read::Unknown("no answer".to_owned());
+        self.seen.listed_since = None;
     }
 
     /// Nobody says anything about members.
@@ -272,6 +284,11 @@ impl Scene {
         self.seen.hash_checks.push(HashCheck { member: name.into(), version, outcome });
     }
 
+    /// The log is to reach that index before a member goes to that version.
+    pub fn rolled(&mut self, version: &str, until: u64) {
+        self.seen.rolled = Some(Rolled { cluster: ClusterId(1), version: version.parse().unwrap(), until });
+    }
+
     /// What the rule says, in short: `-`, `wait`, `stuck`, or its steps.
     pub fn ask(&self, rule: RuleFn) -> String {
         self.with_view(|view| said(rule(view)))
@@ -306,13 +323,14 @@ fn brief(step: &Step) -> String {
         Step::EnsureClientService => "client".to_owned(),
         Step::SetBudget { min_available } => format!("budget {min_available}"),
         Step::CreateSeed { name, version } => format!("seed {name} {version}"),
-        Step::CreateRestoredSeed { name, version } => format!("restored seed {name} {version}"),
+        Step::CreateRestoredSeed { name, version, .. } => format!("restored seed {name} {version}"),
         Step::CreateMember { name, version, peers, joining } => {
             let peers: String =
                 peers.iter().map(|peer| &peer.name).chain(joining).map(Name::as_str).collect();
             format!("create {name} {version} in {peers}")
         }
         Step::ResumeMember { name, version, .. } => format!("resume {name} {version}"),
+        Step::Adopt { name, .. } => format!("adopt {name}"),
         Step::MarkPod { name, disarm, serve, .. } => {
             format!(
                 "mark {name}{}{}",
@@ -324,6 +342,7 @@ fn brief(step: &Step) -> String {
         Step::PatchImage { name, version, .. } => format!("image {name} {version}"),
         Step::DeletePod { name, .. } => format!("delete pod {name}"),
         Step::DeleteClaim { name, .. } => format!("delete claim {name}"),
+        Step::OwnClaim { name, owned, .. } => format!("{} {name}", if *owned { "own" } else { "disown" }),
         Step::AddMember { name, learner: true } => format!("add learner {name}"),
         Step::AddMember { name, learner: false } => format!("add voter {name}"),
         Step::Promote { name, .. } => format!("promote {name}"),
@@ -331,6 +350,8 @@ fn brief(step: &Step) -> String {
         Step::MoveLeader { to, .. } => format!("move leader to {}", char::from(u8::try_from(to.0).unwrap())),
         Step::CheckImage { version, node } => format!("check {version} on {node}"),
         Step::DropImageCheck { pod, .. } => format!("drop {pod}"),
+        Step::RollLog { to } => format!("roll log to {} for {}", to.until, to.version),
+        Step::BackUp { of, version } => format!("back up as {of} before {version}"),
         Step::CompareHash { member, with, .. } => format!("compare {member} with {with}"),
     }
 }

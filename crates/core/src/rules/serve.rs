@@ -1,6 +1,7 @@
 //! What clients and drains rely on: started voters are disarmed and labelled, services exist, the budget fits.
 
 use super::Decision;
+use crate::observation::Pod;
 use crate::quorum;
 use crate::step::Step;
 use crate::view::View;
@@ -11,6 +12,7 @@ pub fn serve(view: &View) -> Option<Decision> {
         steps.push(Step::EnsureHeadlessService);
     }
     steps.extend(unmarked(view));
+    steps.extend(inherited(view));
     // No client gets in before somebody is there to serve who cannot start empty again.
     let served = view.seen.pods.iter().any(|pod| pod.serving && !pod.armed)
         || steps.iter().any(|step| matches!(step, Step::MarkPod { .. }));
@@ -25,14 +27,23 @@ pub fn serve(view: &View) -> Option<Decision> {
 }
 
 fn unmarked(view: &View) -> impl Iterator<Item = Step> {
-    let voters = view.voters().filter(|voter| voter.started && view.answers(voter));
-    let pods = voters.filter_map(|voter| view.pod(&voter.name));
-    pods.filter(|pod| !pod.deleting && (pod.armed || !pod.serving)).map(|pod| Step::MarkPod {
+    started(view).filter(|pod| pod.armed || !pod.serving).map(|pod| Step::MarkPod {
         name: pod.name.clone(),
         uid: pod.uid.clone(),
         disarm: pod.armed,
         serve: true,
     })
+}
+
+fn inherited(view: &View) -> impl Iterator<Item = Step> {
+    let pods = started(view).filter(|pod| pod.is_inherited());
+    pods.map(|pod| Step::Adopt { name: pod.name.clone(), uid: pod.uid.clone() })
+}
+
+/// The pods of voters that started and answer.
+fn started<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Pod> {
+    let voters = view.voters().filter(|voter| voter.started && view.answers(voter));
+    voters.filter_map(|voter| view.pod(&voter.name)).filter(|pod| !pod.deleting)
 }
 
 /// The quorum of the voters. It comes with the second voter, and is lowered only once no more are to come: a raise
@@ -59,6 +70,7 @@ mod tests {
     #[case::all_set(|_: &mut Scene| {}, "-")]
     #[case::new_voter(|s: &mut Scene| { s.pod("c").armed = true; s.pod("c").serving = false; }, "mark c disarm serve")]
     #[case::recreated(|s: &mut Scene| s.pod("c").serving = false, "mark c serve")]
+    #[case::inherited(|s: &mut Scene| { s.pod("c").template = String::new(); s.pod("c").serving = false; }, "mark c serve, adopt c")]
     #[case::not_before_it_answers(|s: &mut Scene| { s.pod("c").serving = false; s.silence("c", 1); }, "-")]
     #[case::never_a_learner(|s: &mut Scene| s.learner("d"), "-")]
     #[case::services_missing(|s: &mut Scene| { s.seen.client_service = false; s.seen.headless_service = false; }, "headless, client")]

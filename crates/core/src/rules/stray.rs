@@ -61,6 +61,21 @@ mod tests {
         s.held("x", "abcx");
         s.pod("x").version = Version::new(3, 5, 16);
     }, "delete pod x")]
+    #[case::waits_while_nobody_says_what_runs(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        for name in ["a", "b", "c"] {
+            s.silence(name, 1);
+        }
+    }, "-")]
+    #[case::waits_with_the_image_of_one_that_does_not_answer(|s: &mut Scene| {
+        s.spec.size = 4;
+        s.held("x", "abcx");
+        for name in ["a", "b"] {
+            s.run_one(name, "3.5.35");
+        }
+        s.silence("c", 1);
+    }, "-")]
     #[case::waits_with_an_old_template(|s: &mut Scene| {
         s.spec.size = 4;
         s.held("x", "abcx");

@@ -69,6 +69,7 @@ mod tests {
 
     #[rstest]
     #[case::same(|s: &mut Scene| s.spec.template = "t0".into(), "-", "-")]
+    #[case::inherited_ones_stay(|s: &mut Scene| for name in ["a", "b", "c"] { s.pod(name).template = String::new(); }, "-", "-")]
     #[case::changed(|_: &mut Scene| {}, "create x 3.5.16 in abcx", "delete pod b")]
     #[case::not_while_one_is_silent(|s: &mut Scene| s.silence("c", 1), "wait", "wait")]
     #[case::b_and_c_done(|s: &mut Scene| { done(s, "b"); done(s, "c"); }, "create x 3.5.16 in abcx", "move leader to b")]

@@ -1,9 +1,9 @@
 //! The version or repository differs: change images in place, one member at a time, so that the data stays.
 
-use super::Decision;
 use super::rollout::{bearable, move_leader, next, unready};
+use super::{Decision, precaution};
 use crate::ids::Name;
-use crate::observation::{Check, ImageCheck, Member, Pod};
+use crate::observation::{Check, ImageCheck, Member, Pod, Rolled};
 use crate::report::Event;
 use crate::step::{Action, Step};
 use crate::version::Version;
@@ -38,7 +38,8 @@ fn astray(view: &View, member: &Member) -> bool {
 fn redirect(view: &View, member: &Member, version: Version) -> Option<Decision> {
     let proven = view.members().iter().filter_map(|other| view.answer(other)).any(|s| s.version == version);
     let checked = if proven { None } else { try_image(view, &[member], version) };
-    checked.or_else(|| patch(view, member, version))
+    let first = checked.or_else(|| precaution::fresh_backup(view, version));
+    first.or_else(|| roll_log(view, member, version)).or_else(|| patch(view, member, version))
 }
 
 fn differs(view: &View, member: &Member, version: Version) -> bool {
@@ -60,14 +61,43 @@ fn go_on(view: &View, behind: &[&Member], version: Version) -> Option<Decision> 
     if let Some(reason) = unready(view) {
         return Decision::wait(format!("the upgrade to {version} waits: {reason}"));
     }
-    if let Some(decision) = try_image(view, behind, version).or_else(|| check_hashes(view, version)) {
+    let first = try_image(view, behind, version).or_else(|| precaution::fresh_backup(view, version));
+    if let Some(decision) = first.or_else(|| check_hashes(view, version)) {
         return Some(decision);
     }
     let member = next(view, behind.iter().copied())?;
     if !bearable(view, member) {
         return Decision::wait(format!("{} is upgraded once a quorum of others is healthy", member.name));
     }
-    hand_over(view, member, version).or_else(|| patch(view, member, version))
+    roll_log(view, member, version)
+        .or_else(|| hand_over(view, member, version))
+        .or_else(|| patch(view, member, version))
+}
+
+/// The snapshot comes just after the entry that completes its count.
+const SNAPSHOT_MARGIN: u64 = 100;
+
+/// A member replays its log from its last snapshot on, which in a quiet cluster is far back or was never made. Where the
+/// new version reads such a log wrongly, the log goes on until every member has made a new snapshot. One that does not run
+/// is not kept from an image that may help it.
+fn roll_log(view: &View, member: &Member, version: Version) -> Option<Decision> {
+    let status = view.answer(member).filter(|status| version.misreads_log_of(status.version))?;
+    let (cluster, newest) = (status.cluster, view.newest_entry());
+    let same = |rolled: &Rolled| rolled.cluster == cluster && !rolled.version.before_minor_of(version);
+    let until = newest + snapshot_count(view) + SNAPSHOT_MARGIN;
+    let to = view.seen.rolled.filter(same).unwrap_or(Rolled { cluster, version, until });
+    let before = format!("the log is rolled on before {} goes to {version}", member.name);
+    if newest < to.until {
+        let why = format!("{before}: {} entries to come", to.until - newest);
+        return Decision::act(why, [Step::RollLog { to }]);
+    }
+    if status.applied_index < to.until { Decision::wait(before) } else { None }
+}
+
+/// That of the member which makes snapshots least often.
+fn snapshot_count(view: &View) -> u64 {
+    let pods = view.members().iter().filter_map(|member| view.pod(&member.name));
+    pods.map(|pod| pod.snapshot_count).max().unwrap_or(0)
 }
 
 fn hand_over(view: &View, member: &Member, version: Version) -> Option<Decision> {
@@ -78,11 +108,9 @@ fn patch(view: &View, member: &Member, version: Version) -> Option<Decision> {
     let pod = view.pod(&member.name)?;
     let from = view.answer(member).map_or(pod.version, |status| status.version);
     let step = Step::PatchImage { name: pod.name.clone(), uid: pod.uid.clone(), version };
-    let event = (from != version).then(|| Event::member_upgraded(&pod.name, from, version));
-    Decision::act(
-        format!("{} goes from {from} to {version}", pod.name),
-        [Action { step, events: event.into_iter().collect() }],
-    )
+    let upgraded = (from != version).then(|| Event::member_upgraded(&pod.name, from, version));
+    let events = precaution::omitted(view, version).into_iter().chain(upgraded).collect();
+    Decision::act(format!("{} goes from {from} to {version}", pod.name), [Action { step, events }])
 }
 
 /// The image is seen to run on every node that will need it before the first member is touched.
@@ -192,7 +220,7 @@ mod tests {
 
     use super::super::scene::{Scene, healthy};
     use super::*;
-    use crate::ids::MemberId;
+    use crate::ids::{ClusterId, MemberId};
 
     const ALL: &str = "check 3.5.17 on node-a, check 3.5.17 on node-b, check 3.5.17 on node-c";
 
@@ -226,7 +254,20 @@ mod tests {
         s.run("3.4.15");
         s.want("3.6.16");
         s.checked("3.5.35", &Check::Passed, 1);
+        s.rolled("3.5.35", 50_000);
     }, "image b 3.5.35")]
+    #[case::log_rolled_first(to_3_6, "roll log to 52600 for 3.6.16")]
+    #[case::log_as_the_laziest_member(|s: &mut Scene| { to_3_6(s); s.pod("c").snapshot_count = 100_000; }, "roll log to 150100 for 3.6.16")]
+    #[case::log_half_way(|s: &mut Scene| { to_3_6(s); s.rolled("3.6.16", 50_001); }, "roll log to 50001 for 3.6.16")]
+    #[case::log_not_yet_applied(|s: &mut Scene| { to_3_6(s); s.rolled("3.6.16", 50_000); s.status("b").applied_index = 49_999; }, "wait")]
+    #[case::log_rolled(|s: &mut Scene| { to_3_6(s); s.rolled("3.6.16", 50_000); }, "image b 3.6.16")]
+    #[case::log_rolled_for_another_patch(|s: &mut Scene| { to_3_6(s); s.rolled("3.6.4", 50_000); }, "image b 3.6.16")]
+    #[case::log_of_another_cluster(|s: &mut Scene| {
+        to_3_6(s);
+        s.rolled("3.6.16", 50_000);
+        s.seen.rolled.as_mut().unwrap().cluster = ClusterId(7);
+    }, "roll log to 52600 for 3.6.16")]
+    #[case::log_rolled_for_the_minor_before(|s: &mut Scene| { to_3_6(s); s.rolled("3.5.35", 50_000); }, "roll log to 52600 for 3.6.16")]
     #[case::bridge_to_3_6(|s: &mut Scene| { s.want("3.6.16"); s.checked("3.5.35", &Check::Passed, 1); }, "image b 3.5.35")]
     #[case::downgrade(|s: &mut Scene| s.want("3.4.15"), "stuck")]
     #[case::unknown_minor(|s: &mut Scene| s.want("3.9.0"), "stuck")]
@@ -271,6 +312,13 @@ mod tests {
     fn ready(scene: &mut Scene) {
         scene.want("3.5.17");
         scene.checked("3.5.17", &Check::Passed, 1);
+    }
+
+    /// From 3.5.35 to 3.6.16, and its image runs everywhere.
+    fn to_3_6(scene: &mut Scene) {
+        scene.run("3.5.35");
+        scene.want("3.6.16");
+        scene.checked("3.6.16", &Check::Passed, 1);
     }
 
     fn b_done(scene: &mut Scene) {

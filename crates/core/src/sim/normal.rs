@@ -4,12 +4,11 @@
 //! Order is kept everywhere: which of two moments, names or IDs comes first is all that a rule may go by.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::operator::Intent;
 use super::world::{Arms, Memory, SimClaim, SimPod, World};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
-use crate::observation::{Member, Recorded, Restore};
+use crate::observation::{Member, Recorded, Restore, Stage};
 use crate::step::Step;
 use crate::time::Moment;
 
@@ -63,16 +62,23 @@ impl World {
         }
         self.memory.heard.retain(|name, _| known.contains(name));
         self.memory.nodes.retain(|name, _| known.contains(name));
+        self.memory.rolled =
+            self.memory.rolled.filter(|rolled| Some(rolled.cluster) == self.recorded.cluster);
         self.memory.hash_checks.retain(|check| known.contains(&check.member));
     }
 
     /// The clock is set back; what is older than any rule asks keeps its place in the order, and no more.
     fn settle_time(&mut self) {
         let knobs = &self.spec.knobs;
-        // No rule's own patience is longer than this.
-        let horizon = knobs.unresponsive_after.max(knobs.image_check_retry).max(Duration::from_secs(10));
+        let mut horizon = knobs.unresponsive_after.max(knobs.making_patience).max(knobs.image_check_retry);
+        if self.recorded.restore.is_some() || self.spec.restore.is_some() {
+            horizon = horizon.max(knobs.seed_patience).max(knobs.room_patience);
+        }
         let horizon = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
         let now = self.now;
+        // Beyond the horizon it is no more than long ago.
+        let listed = |since: Moment| Moment(NOW.0 - now.0.saturating_sub(since.0).min(horizon + 1));
+        self.memory.listed_since = self.memory.listed_since.map(listed);
         let age = |moment: Moment| now.0.saturating_sub(moment.0);
         let mut old = BTreeSet::new();
         self.each_moment(&mut |moment| {
@@ -96,6 +102,7 @@ impl World {
         self.memory.heard.values_mut().for_each(&mut *visit);
         self.memory.leaderless_since.iter_mut().for_each(&mut *visit);
         self.image_checks.iter_mut().for_each(|check| visit(&mut check.at));
+        self.precautions.asked.iter_mut().for_each(|asked| visit(&mut asked.at));
     }
 
     fn settle_indices(&mut self) {
@@ -197,9 +204,11 @@ impl World {
                 cluster.leader.iter_mut().for_each(|id| id.0 = with(id.0));
             },
         );
-        let Memory { heard, leaderless_since: _, nodes, hash_checks } = &mut self.memory;
+        let Memory { heard, listed_since: _, leaderless_since: _, nodes, hash_checks, rolled } =
+            &mut self.memory;
         rekey(heard, with, name_number, |_, _| {});
         rekey(nodes, with, name_number, |_, _| {});
+        rolled.iter_mut().for_each(|rolled| rolled.cluster.0 = with(rolled.cluster.0));
         hash_checks.iter_mut().for_each(|check| name_number(&mut check.member, with));
         for check in &mut self.image_checks {
             uid_number(&mut check.uid, with);
@@ -210,7 +219,7 @@ impl World {
 
 impl Intent {
     /// Only what it does, and what its preconditions rest on.
-    fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         let plan = &mut self.plan;
         plan.why.clear();
         plan.wake_after = None;
@@ -231,24 +240,29 @@ impl Intent {
         (seen.live, seen.headless_service, seen.client_service) = (false, false, false);
         (seen.budget, seen.agreed) = (None, None);
         seen.seed = None;
-        seen.claims.clear();
         seen.hearsay.clear();
         seen.members = crate::Read::Unknown(String::new());
         seen.statuses.clear();
+        seen.left_claims.clear();
         seen.image_checks.clear();
+        seen.backups = crate::Read::Unknown(String::new());
         seen.hash_checks.clear();
+        seen.rolled = None;
         seen.heard.clear();
-        seen.leaderless_since = None;
+        (seen.listed_since, seen.leaderless_since) = (None, None);
         seen.last_nodes.clear();
         seen.fresh_names.clear();
         let steps = plan.actions.iter().map(|action| &action.step);
         let touched: Vec<_> = steps
             .filter_map(|step| match step {
-                Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => Some(name.clone()),
+                Step::DeletePod { name, .. }
+                | Step::PatchImage { name, .. }
+                | Step::AddMember { name, .. } => Some(name.clone()),
                 _ => None,
             })
             .collect();
         seen.pods.retain(|pod| touched.contains(&pod.name));
+        seen.claims.retain(|claim| touched.contains(&claim.name));
         for pod in &mut seen.pods {
             pod.node = None;
             pod.peers.clear();
@@ -266,6 +280,10 @@ impl Intent {
             name_number(&mut pod.name, with);
             uid_number(&mut pod.uid, with);
         }
+        for claim in &mut self.seen.claims {
+            name_number(&mut claim.name, with);
+            uid_number(&mut claim.uid, with);
+        }
         for action in &mut self.plan.actions {
             renumber_step(&mut action.step, with);
         }
@@ -278,8 +296,11 @@ fn renumber_recorded(recorded: &mut Recorded, with: Numbers) {
     recorded.restore.iter_mut().for_each(|restore| renumber_restore(restore, with));
 }
 
-/// Requests are the user's, and keep their UIDs.
+/// Requests are the user's, and keep their UIDs. Nobody acts on the words of a failure, which hold names.
 fn renumber_restore(restore: &mut Restore, with: Numbers) {
+    if let Stage::Failed(why) = &mut restore.stage {
+        why.clear();
+    }
     name_number(&mut restore.seed, with);
     restore.replaced.iter_mut().for_each(|name| name_number(name, with));
 }
@@ -328,8 +349,10 @@ fn renumber_step(step: &mut Step, with: Numbers) {
         | Step::EnsureHeadlessService
         | Step::EnsureClientService
         | Step::SetBudget { .. }
+        | Step::BackUp { .. }
         | Step::CheckImage { .. } => {}
         Step::RecordCluster { id } => id.0 = with(id.0),
+        Step::RollLog { to } => to.cluster.0 = with(to.cluster.0),
         Step::RecordSeed { name }
         | Step::CreateSeed { name, .. }
         | Step::CreateRestoredSeed { name, .. }
@@ -349,10 +372,12 @@ fn renumber_step(step: &mut Step, with: Numbers) {
         }
         Step::ResumeMember { name, claim: uid, .. }
         | Step::MarkPod { name, uid, .. }
+        | Step::Adopt { name, uid }
         | Step::StopServing { name, uid }
         | Step::PatchImage { name, uid, .. }
         | Step::DeletePod { name, uid }
-        | Step::DeleteClaim { name, uid } => {
+        | Step::DeleteClaim { name, uid }
+        | Step::OwnClaim { name, uid, .. } => {
             name_number(name, with);
             uid_number(uid, with);
         }

@@ -18,6 +18,11 @@ pub struct Glitch {
     pub stale_cache: bool,
 }
 
+fn claim_seen(name: &Name, claim: &SimClaim) -> Claim {
+    let SimClaim { uid, deleting, owned, .. } = claim;
+    Claim { name: name.clone(), uid: uid.clone(), deleting: *deleting, owned: *owned }
+}
+
 impl World {
     /// One look. `live`: pods and claims straight from the API server.
     pub fn observe(&mut self, live: bool, glitch: &Glitch) -> Observation {
@@ -42,7 +47,7 @@ impl World {
             }
             _ => Read::Unknown("no answer".to_owned()),
         };
-        self.remember(&hearsay, &statuses);
+        self.remember(members.known().is_some(), &hearsay, &statuses);
         let mut observation = self.assemble(&pods, &claims, live);
         let agreed = cluster.filter(|_| !hearsay.is_empty()).and_then(|id| self.clusters.get(&id));
         observation.agreed = agreed.map(|cluster| Version::new(3, cluster.agreed, 0));
@@ -65,10 +70,8 @@ impl World {
         Observation {
             recorded: self.recorded.clone(),
             pods: pods.iter().map(|(name, pod)| self.pod_seen(name, pod)).collect(),
-            claims: claims
-                .iter()
-                .map(|(name, c)| Claim { name: name.clone(), uid: c.uid.clone(), deleting: c.deleting })
-                .collect(),
+            claims: claims.iter().map(|(name, claim)| claim_seen(name, claim)).collect(),
+            left_claims: Vec::new(),
             live,
             headless_service: self.headless_service,
             client_service: self.client_service,
@@ -79,9 +82,13 @@ impl World {
             agreed: None,
             seed: None,
             alarms: Read::Known(Vec::new()),
+            rival: None,
             image_checks: self.image_checks.clone(),
+            backups: Read::Known(self.precautions.clone()),
             hash_checks: self.memory.hash_checks.clone(),
+            rolled: self.memory.rolled,
             heard: self.memory.heard.clone(),
+            listed_since: self.memory.listed_since,
             leaderless_since: self.memory.leaderless_since,
             last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
             fresh_names: (1..=7).map(|n| Self::member_name(self.made + n)).collect(),
@@ -92,7 +99,7 @@ impl World {
         let (phase, waiting, updated) = match &pod.process {
             _ if pod.failed => (PodPhase::Failed, None, true),
             _ if pod.node.is_none() => (PodPhase::Pending, None, true),
-            Process::Down => (PodPhase::Pending, Some("ContainerCreating".to_owned()), true),
+            Process::Down => (PodPhase::Pending, None, true),
             Process::Waiting(reason) => (PodPhase::Running, Some(reason.clone()), true),
             Process::Up { version, .. } => (PodPhase::Running, None, *version == pod.version),
         };
@@ -114,10 +121,17 @@ impl World {
             serving: pod.serving,
             ready: phase == PodPhase::Running && waiting.is_none(),
             addressed: pod.node.is_some().then_some(pod.created),
+            // The model has no volume that cannot be mounted.
+            begun: true,
             waiting,
-            failing: (pod.failures > 0).then(|| Failing { times: pod.failures, words: "no".to_owned() }),
+            failing: (pod.failures > 0).then(|| Failing {
+                times: pod.failures,
+                words: "no".to_owned(),
+                spoils: matches!(pod.arms, Arms::Restored { .. }),
+            }),
             deleting: pod.deleting,
             template: pod.template.clone(),
+            snapshot_count: 1,
             claim: pod.claim.clone(),
             created: pod.created,
             changed: pod.changed,
@@ -161,8 +175,9 @@ impl World {
         if cluster.members.iter().any(tells) { cluster.members.clone() } else { Vec::new() }
     }
 
-    fn remember(&mut self, hearsay: &[Member], statuses: &BTreeMap<Name, Read<Status>>) {
+    fn remember(&mut self, listed: bool, hearsay: &[Member], statuses: &BTreeMap<Name, Read<Status>>) {
         let now = self.now;
+        self.memory.listed_since = listed.then(|| self.memory.listed_since.unwrap_or(now));
         for member in hearsay {
             self.memory.heard.entry(member.name.clone()).or_insert(now);
         }

@@ -3,7 +3,7 @@
 use super::observe::Glitch;
 use super::world::{Arms, Memory, Process, SimClaim, SimPod, World};
 use crate::ids::{Name, Uid};
-use crate::observation::{Check, HashCheck, ImageCheck, Member, Observation, Recorded};
+use crate::observation::{AskedBackup, Check, HashCheck, ImageCheck, Member, Observation, Recorded, Rolled};
 use crate::plan::{Plan, plan};
 use crate::spec::Storage;
 use crate::step::{Peer, Step};
@@ -94,14 +94,27 @@ impl World {
         round
     }
 
-    /// The resource version that destructive and recording calls carry: nobody wrote the object since it was seen.
+    /// Destructive and recording calls carry a resource version, or ask just before: what they rest on is as it was seen.
     fn as_seen(&self, step: &Step, seen: &Observation, recorded: &Recorded) -> Result<(), String> {
         let same = match step {
+            // The seed is asked once more.
+            Step::SwapCluster { id, restore, .. } if !self.leads_alone(&restore.seed, *id) => false,
             step if step.records() => self.recorded == *recorded,
+            // A member is added for the pod that waits for it.
+            Step::AddMember { name, .. } => {
+                let waits = |pod: &crate::Pod| (!pod.deleting).then(|| pod.uid.clone());
+                let now = self.pods.get(name).and_then(|pod| waits(&self.pod_seen(name, pod)));
+                let then = seen.pods.iter().find(|pod| pod.name == *name).and_then(waits);
+                now.is_some() && now == then && self.recorded.cluster == seen.recorded.cluster
+            }
             // Members are asked in the name of the cluster that the plan was made for.
-            step if step.changes_membership() || matches!(step, Step::MoveLeader { .. }) => {
+            step if step.changes_membership()
+                || matches!(step, Step::MoveLeader { .. } | Step::RollLog { .. }) =>
+            {
                 self.recorded.cluster == seen.recorded.cluster
             }
+            // A claim that goes goes with its pod.
+            Step::DeletePod { name, .. } if !self.claim_is_as_seen(name, seen) => false,
             Step::DeletePod { name, .. } | Step::PatchImage { name, .. } => {
                 let now = self.pods.get(name).map(|pod| self.pod_seen(name, pod));
                 let then = seen.pods.iter().find(|pod| pod.name == *name).cloned();
@@ -109,9 +122,20 @@ impl World {
                 now.map(written) == then.map(written)
             }
             Step::DeleteClaim { name, uid } => self.claims.get(name).is_some_and(|claim| claim.uid == *uid),
+            Step::OwnClaim { name, uid, owned } => {
+                let as_seen =
+                    |claim: &SimClaim| claim.uid == *uid && claim.owned != *owned && !claim.deleting;
+                self.claims.get(name).is_some_and(as_seen)
+            }
             _ => true,
         };
         same.then_some(()).ok_or_else(|| format!("conflict: {step:?}"))
+    }
+
+    fn claim_is_as_seen(&self, name: &Name, seen: &Observation) -> bool {
+        let then = seen.claims.iter().find(|claim| claim.name == *name && !claim.deleting);
+        let now = self.claims.get(name).filter(|claim| !claim.deleting);
+        then.is_none_or(|then| now.is_some_and(|now| now.uid == then.uid))
     }
 
     fn write_status(&mut self, plan: &Plan) {
@@ -138,6 +162,12 @@ impl World {
             Step::Promote { id, .. } => self.promote(*id).map_err(etcd_refused),
             Step::RemoveMember { id, .. } => self.remove_member(*id).map_err(etcd_refused),
             Step::MoveLeader { from, to } => self.move_leader(*from, *to).map_err(etcd_refused),
+            Step::RollLog { to } => {
+                self.roll_log(to.version).map_err(etcd_refused)?;
+                // How many entries that takes is no matter here.
+                self.memory.rolled = Some(Rolled { until: 0, ..*to });
+                Ok(())
+            }
             Step::CompareHash { member, version, .. } => {
                 let (member, version) = (member.clone(), *version);
                 self.memory.hash_checks.push(HashCheck { member, version, outcome: Check::Passed });
@@ -174,9 +204,8 @@ impl World {
                 };
                 self.promise(*id);
             }
-            Step::CreateRestoredSeed { name, version } => {
-                let request = self.spec.restore.as_ref().ok_or("nobody asks for a restore")?.uid.clone();
-                let token = self.next_number();
+            Step::CreateRestoredSeed { name, version, request } => {
+                let (token, request) = (self.next_number(), request.clone());
                 self.create_pod(name, *version, Arms::Restored { token, request }, None)?;
             }
             Step::StopServing { name, uid } => self.pod_of(name, uid)?.serving = false,
@@ -205,6 +234,10 @@ impl World {
                 }
                 pod.serving |= *serve;
             }
+            Step::Adopt { name, uid } => {
+                let template = self.spec.template.clone();
+                self.pod_of(name, uid)?.template = template;
+            }
             Step::PatchImage { name, uid, version } => {
                 let (now, repository) = (self.now, self.spec.repository.clone());
                 let pod = self.pod_of(name, uid)?;
@@ -216,6 +249,10 @@ impl World {
             Step::DeleteClaim { name, uid } => {
                 let claim = self.claims.get_mut(name).filter(|claim| claim.uid == *uid);
                 claim.ok_or("no such claim")?.deleting = true;
+            }
+            Step::OwnClaim { name, uid, owned } => {
+                let claim = self.claims.get_mut(name).filter(|claim| claim.uid == *uid);
+                claim.ok_or("no such claim")?.owned = *owned;
             }
             Step::CheckImage { version, node } => {
                 let uid = self.next_uid();
@@ -229,6 +266,13 @@ impl World {
                     at: self.now,
                 });
             }
+            Step::BackUp { of, version } => self.precautions.asked.push(AskedBackup {
+                name: Name(format!("{of}-before-{version}")),
+                of: of.clone(),
+                version: *version,
+                outcome: Check::Running,
+                at: self.now,
+            }),
             Step::DropImageCheck { uid, .. } => self.image_checks.retain(|check| check.uid != *uid),
             other => return Err(format!("{other:?} is no write")),
         }
@@ -270,7 +314,7 @@ impl World {
             (Storage::EmptyDir, None) => None,
             (Storage::Persistent, None) => {
                 let uid = self.next_uid();
-                let fresh = SimClaim { uid, disk: None, deleting: false };
+                let fresh = SimClaim { uid, disk: None, deleting: false, owned: !self.spec.retains };
                 let existed = self.claims.contains_key(name);
                 self.writes += u32::from(!existed);
                 Some(self.claims.entry(name.clone()).or_insert(fresh).uid.clone())

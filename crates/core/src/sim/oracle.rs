@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::ids::{ClusterId, Name};
-use crate::observation::{Observation, Read};
+use crate::observation::{AskedBackup, Check, Observation, Read};
 use crate::plan::{Plan, Rule};
 use crate::quorum::quorum;
 use crate::step::Step;
@@ -44,7 +44,32 @@ impl World {
     pub(super) fn judge_step(&mut self, step: &Step) {
         self.judge_quorum(step);
         self.judge_data(step);
+        self.judge_fullness(step);
         self.judge_service(step);
+        self.judge_log(step);
+        self.judge_precaution(step);
+    }
+
+    /// No member goes to a version that reads its log wrongly.
+    fn judge_log(&mut self, step: &Step) {
+        let (Step::PatchImage { name, version, .. }, Some(id)) = (step, self.recorded.cluster) else {
+            return;
+        };
+        let misread = self.up(name).is_some_and(|from| version.misreads_log_of(from));
+        let readable = self.clusters.get(&id).map_or(0, |cluster| cluster.readable);
+        self.law(!misread || readable >= version.minor, || format!("{step:?} with an old log"));
+    }
+
+    /// Where an EtcdBackup names the cluster, nobody goes first to a new minor without a backup made for that, which needs
+    /// a quorum.
+    fn judge_precaution(&mut self, step: &Step) {
+        let Step::PatchImage { version, .. } = step else { return };
+        let begins = self.pods.values().all(|pod| pod.version.before_minor_of(*version));
+        let made = |asked: &AskedBackup| asked.version == *version && asked.outcome == Check::Passed;
+        let able = self.recorded.cluster.is_some_and(|id| self.has_quorum(id));
+        let careless =
+            able && begins && self.precautions.named.is_some() && !self.precautions.asked.iter().any(made);
+        self.law(!careless, || format!("{step:?} without a backup before it"));
     }
 
     /// No voluntary step below quorum; one or two members cannot do without.

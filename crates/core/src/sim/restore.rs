@@ -7,6 +7,7 @@ use super::observe::Glitch;
 use super::world::{Disk, World};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::observation::{Read, Seed, Stage};
+use crate::quorum::quorum;
 use crate::spec::RestoreRequest;
 use crate::step::Step;
 use crate::version::Version;
@@ -63,6 +64,11 @@ impl World {
         Some(Seed { status, members })
     }
 
+    pub(super) fn leads_alone(&self, name: &Name, id: ClusterId) -> bool {
+        let answer = self.ask_seed(name, &Glitch::default());
+        answer.is_some_and(|seed| seed.status.cluster == id && seed.status.leader.is_some())
+    }
+
     pub(super) fn promise(&mut self, id: ClusterId) {
         if let Some(cluster) = self.clusters.get_mut(&id) {
             cluster.promised = true;
@@ -85,10 +91,10 @@ impl World {
                 self.law(all_kept, || format!("{step:?} does not keep all that is there"));
             }
             Step::RecordRestore { restore } if restore.stage == Stage::Done => {
-                let (size, copies) =
-                    (self.spec.size as usize, self.recorded.cluster.map(|id| self.holders(id)));
-                let full = copies.is_some_and(|copies| copies >= size);
-                self.law(full, || format!("{step:?} before the cluster is full"));
+                // It was full when that was planned; a member that is lost since is made anew from the others.
+                let (copies, voters) = self.restored_copies();
+                let able = copies >= quorum(voters);
+                self.law(able, || format!("{step:?} while the cluster has no quorum of its data"));
             }
             Step::DeletePod { name, .. } | Step::DeleteClaim { name, .. } => {
                 let volume = self.claims.get(name);
@@ -109,6 +115,13 @@ impl World {
         }
     }
 
+    /// Whoever acts on what there is now ends a restore only when the cluster is full.
+    pub(super) fn judge_fullness(&mut self, step: &Step) {
+        let Step::RecordRestore { restore } = step else { return };
+        let full = restore.stage != Stage::Done || self.restored_copies().0 >= self.spec.size as usize;
+        self.law(full, || format!("{step:?} before the cluster is full"));
+    }
+
     /// Clients never meet two clusters behind one name.
     pub(super) fn judge_service(&mut self, step: &Step) {
         let Step::MarkPod { name, serve: true, .. } = step else { return };
@@ -118,10 +131,13 @@ impl World {
         self.law(clusters.len() <= 1, || format!("{step:?} lets clients in to {clusters:?}"));
     }
 
-    /// Voters with data of this cluster.
-    fn holders(&self, id: ClusterId) -> usize {
-        let Some(cluster) = self.clusters.get(&id) else { return 0 };
+    /// Voters of the recorded cluster that have its data, and how many voters there are.
+    fn restored_copies(&self) -> (usize, usize) {
+        let Some((id, cluster)) = self.recorded.cluster.and_then(|id| Some((id, self.clusters.get(&id)?)))
+        else {
+            return (0, 0);
+        };
         let holds = |name: &Name| self.disk(name).is_some_and(|disk| disk.cluster == id && !disk.corrupt);
-        cluster.voters().filter(|voter| holds(&voter.name)).count()
+        (cluster.voters().filter(|voter| holds(&voter.name)).count(), cluster.voters().count())
     }
 }

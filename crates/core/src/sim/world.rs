@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::etcd::Cluster;
 use super::restore::Backup;
 use crate::ids::{ClusterId, MemberId, Name, Uid};
-use crate::observation::{HashCheck, ImageCheck, NodeState, Recorded};
+use crate::observation::{Backups, HashCheck, ImageCheck, NodeState, Recorded, Rolled};
 use crate::spec::{Knobs, Spec, Storage};
 use crate::time::Moment;
 use crate::version::{HopTable, Version};
@@ -23,6 +23,8 @@ pub struct World {
     pub client_service: bool,
     pub budget: Option<u32>,
     pub image_checks: Vec<ImageCheck>,
+    /// `EtcdBackup`s that name this cluster, and what was asked of them.
+    pub precautions: Backups,
     /// Versions whose image cannot be pulled.
     pub bad_images: BTreeSet<Version>,
     /// Templates whose pods crash.
@@ -44,9 +46,11 @@ pub struct World {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Memory {
     pub heard: BTreeMap<Name, Moment>,
+    pub listed_since: Option<Moment>,
     pub leaderless_since: Option<Moment>,
     pub nodes: BTreeMap<Name, Name>,
     pub hash_checks: Vec<HashCheck>,
+    pub rolled: Option<Rolled>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +119,7 @@ pub struct SimClaim {
     pub uid: Uid,
     pub disk: Option<Disk>,
     pub deleting: bool,
+    pub owned: bool,
 }
 
 /// A spec to start from.
@@ -129,6 +134,7 @@ pub fn spec(size: u32, version: &str, storage: Storage) -> Spec {
         restore: None,
         invalid: None,
         storage,
+        retains: false,
         template: "t0".to_owned(),
         knobs: Knobs::default(),
         hops: HopTable::default(),
@@ -150,6 +156,7 @@ impl World {
             client_service: false,
             budget: None,
             image_checks: Vec::new(),
+            precautions: Backups::default(),
             bad_images: BTreeSet::new(),
             bad_templates: BTreeSet::new(),
             clusters: BTreeMap::new(),

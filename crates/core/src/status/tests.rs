@@ -51,6 +51,9 @@ fn said(report: &Report) -> Vec<String> {
     "SpecInvalid=True/SpecInvalid", "Available=True/Cluster available", "Ready=False/HandsOff",
     "Progressing=False/HandsOff",
 ])]
+#[case::rival(|s: &mut Scene| { s.seen.rival = Some("it runs".into()); s.seen.recorded.cluster = None; }, &[
+    "Degraded=True/Rival", "Ready=False/Rival", "Progressing=False/Rival",
+])]
 #[case::no_space(|s: &mut Scene| alarmed(s, AlarmKind::NoSpace), &[
     "Available=True/Cluster available", "Alarm=True/NoSpace", "Ready=True/MembersReady", "Progressing=False/MembersReady",
 ])]
@@ -63,6 +66,42 @@ fn said(report: &Report) -> Vec<String> {
 ])]
 fn conditions_of(#[case] change: fn(&mut Scene), #[case] conditions: &[&str]) {
     let mut scene = healthy("abc");
+    change(&mut scene);
+    assert_eq!(said(&reported(&scene)), conditions);
+}
+
+/// Growing from one to two without learners: etcd answers again as soon as the second has started.
+#[rstest]
+#[case::just_now(1, "Available=True/Cluster available")]
+#[case::in_vain(20, "Available=Unknown/Cluster unknown")]
+fn a_second_voter_that_starts_turns_nothing(#[case] seconds: u64, #[case] says: &str) {
+    let mut scene = healthy("a");
+    scene.list("b");
+    scene.seen.hearsay[0].started = true;
+    scene.seen.heard.insert("b".into(), Moment(NOW.0 - seconds * 1000));
+    scene.blind();
+    assert_eq!(said(&reported(&scene))[0], says);
+}
+
+/// Before there is a cluster, what waits for a person is said as well.
+#[rstest]
+#[case::starting(|_: &mut Scene| {}, &["Ready=False/Creating", "Progressing=True/Creating"])]
+#[case::no_such_image(|s: &mut Scene| s.pod("a").waiting = Some("ImagePullBackOff".into()), &[
+    "Degraded=True/Bootstrap", "Ready=False/CannotBegin", "Progressing=False/CannotBegin",
+])]
+#[case::two_clusters(|s: &mut Scene| {
+    *s = healthy("ab");
+    s.seen.recorded = crate::observation::Recorded::default();
+    s.status("b").cluster = crate::ClusterId(2);
+}, &["Degraded=True/Bootstrap", "Ready=False/CannotBegin", "Progressing=False/CannotBegin"])]
+#[case::no_such_version(|s: &mut Scene| s.want("2.3.8"), &[
+    "SpecInvalid=True/SpecInvalid", "Ready=False/SpecInvalid", "Progressing=False/SpecInvalid",
+])]
+fn conditions_before_it_began(#[case] change: fn(&mut Scene), #[case] conditions: &[&str]) {
+    let mut scene = healthy("a");
+    scene.seen.recorded.cluster = None;
+    scene.silence("a", 1);
+    scene.dark();
     change(&mut scene);
     assert_eq!(said(&reported(&scene)), conditions);
 }

@@ -9,6 +9,7 @@ mod figures;
 mod health;
 mod operator;
 mod quiet;
+mod restore;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ enum Part {
     Times,
     Memory,
     Quiet,
+    /// From an EtcdRestore to the first write.
+    Restore,
 }
 
 impl Cli {
@@ -118,6 +121,16 @@ async fn measure(cli: &Cli, test: &TestNamespace<'_>, figures: &mut Figures) -> 
         let requests = quiet::requests(test, Duration::from_mins(cli.quiet_minutes)).await?;
         let name = format!("requests in {} quiet minutes, 20 clusters", cli.quiet_minutes);
         figures.add(Figure::of(name, vec![requests], Unit::Requests, 0.0, "0"));
+    }
+    if cli.wants(Part::Restore) {
+        restore::prepare(cli, test, &mut operator).await?;
+        for version in [OLD, NEW] {
+            let mut runs = Vec::new();
+            for _ in 0..cli.runs {
+                runs.push(restore::first_write(cli, test, version).await?.as_secs_f64());
+            }
+            figures.add(Figure::bare(format!("EtcdRestore to the first accepted write, {version}"), runs));
+        }
     }
     Ok(())
 }

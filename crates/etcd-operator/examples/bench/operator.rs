@@ -18,13 +18,17 @@ pub struct Operator {
 impl Operator {
     pub fn start(program: &Path, test: &TestNamespace<'_>) -> Outcome<Self> {
         let (kubeconfig, namespace) = (test.lab.kubeconfig(), test.name.clone());
-        let child = spawn(program, &kubeconfig, &namespace)?;
+        let child = spawn(program, &kubeconfig, &namespace, &[])?;
         Ok(Self { child, program: program.to_owned(), kubeconfig, namespace })
     }
 
     pub fn restart(&mut self) -> Outcome {
+        self.restart_with(&[])
+    }
+
+    pub fn restart_with(&mut self, arguments: &[&str]) -> Outcome {
         self.end()?;
-        self.child = spawn(&self.program, &self.kubeconfig, &self.namespace)?;
+        self.child = spawn(&self.program, &self.kubeconfig, &self.namespace, arguments)?;
         Ok(())
     }
 
@@ -51,13 +55,14 @@ impl Drop for Operator {
     }
 }
 
-fn spawn(program: &Path, kubeconfig: &Path, namespace: &str) -> Outcome<Child> {
+fn spawn(program: &Path, kubeconfig: &Path, namespace: &str, arguments: &[&str]) -> Outcome<Child> {
     let folder = lab::kit::bundle_root();
     fs::create_dir_all(&folder)?;
     let log = folder.join(format!("{namespace}.operator.log"));
     let log = File::options().create(true).append(true).open(log)?;
     Ok(Command::new(program)
         .arg("--listen-addr=127.0.0.1:0")
+        .args(arguments)
         .env("KUBECONFIG", kubeconfig)
         .env("MY_POD_NAMESPACE", namespace)
         .env("MY_POD_NAME", "operator-under-test")

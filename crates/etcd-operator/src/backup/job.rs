@@ -163,7 +163,13 @@ impl Job {
 
         let found = found(&place).await?;
         let (object, manifest) = match made(&found, &owner, self.slot) {
-            Some(Kept { what: (place, manifest), .. }) => (place.clone(), manifest.clone()),
+            Some(Kept { what: (made, manifest), .. }) => {
+                // Whoever made it may have died before it had tidied up. The backup is good all the same.
+                if let Err(error) = snapshot::sweep(&place, &owner).await {
+                    warn!(%place, %error, "what is left of its upload is not cleaned up");
+                }
+                (made.clone(), manifest.clone())
+            }
             None => self.save(backup, &namespace, &place, &owner, cluster).await?,
         };
         let (kept, not_pruned) = prune(&place, &owner, backup, target).await;
@@ -218,21 +224,11 @@ async fn cluster(
             Err(source) => Err(JobError::Cluster { name: named.name.clone(), source }),
         };
     }
-    let Some(name) = backup.spec.etcd_endpoints.first().and_then(|url| cluster_behind(url, namespace)) else {
-        return Ok(None);
-    };
+    let Some(name) = backup.spec.cluster_name(namespace) else { return Ok(None) };
     Ok(clusters.get_opt(name).await.unwrap_or_else(|error| {
         warn!(cluster = name, %error, "its spec is not kept with the backup");
         None
     }))
-}
-
-/// The EtcdCluster whose Service a URL names, if that is how it is written.
-fn cluster_behind<'a>(url: &'a str, namespace: &str) -> Option<&'a str> {
-    let host = url.split_once("://")?.1.split([':', '/']).next()?;
-    let (service, rest) = host.split_once('.').unwrap_or((host, ""));
-    let here = rest.is_empty() || rest.split('.').next() == Some(namespace);
-    service.strip_suffix("-client").filter(|_| here)
 }
 
 async fn found(place: &Place) -> Result<Vec<Kept<(Place, Manifest)>>, StoreError> {
@@ -272,21 +268,4 @@ async fn prune(
 fn not_pruned(error: &StoreError) -> Failure {
     let message = format!("old backups are not deleted, the next backup tries again: {error}");
     Failure { reason: "NotPruned", message }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case("http://example-etcd-cluster-client:2379", Some("example-etcd-cluster"))]
-    #[case("http://c-client.here.svc:2379", Some("c"))]
-    #[case("http://c-client.here.svc.cluster.local:2379", Some("c"))]
-    #[case("http://c-client.there.svc:2379", None)]
-    #[case("http://10.0.0.1:2379", None)]
-    #[case("http://etcd:2379", None)]
-    fn the_cluster_is_known_by_its_service(#[case] url: &str, #[case] cluster: Option<&str>) {
-        assert_eq!(cluster_behind(url, "here"), cluster);
-    }
 }

@@ -51,6 +51,11 @@ impl Metrics {
     pub fn forget(&self, key: &Key) {
         self.ages.lock().remove(key);
     }
+
+    /// Whoever leads next tells every age; what was told here would grow for ever.
+    pub fn forget_all(&self) {
+        self.ages.lock().clear();
+    }
 }
 
 /// An age grows by itself: it is told at the moment of asking.
@@ -85,7 +90,7 @@ impl Collector for Ages {
 mod tests {
     use super::*;
     use jiff::SignedDuration;
-    use prometheus_client::encoding::text::encode;
+    use runtime::metrics::text;
 
     #[test]
     fn ages_grow_by_themselves_and_end_with_the_backup() {
@@ -94,15 +99,21 @@ mod tests {
         let key = Key { namespace: "ns".into(), name: "b".into() };
         metrics.last_good(&key, Timestamp::now() - SignedDuration::from_secs(90));
         metrics.attempted("made");
-        let shown = |registry: &Registry| {
-            let mut text = String::new();
-            encode(&mut text, registry).unwrap();
-            text
-        };
-        let text = shown(&registry);
-        assert!(text.contains(r#"op_backup_age_seconds{namespace="ns",backup="b"} 9"#), "{text}");
-        assert!(text.contains(r#"op_backup_attempts_total{outcome="made"} 1"#), "{text}");
+        let shown = text(&registry).unwrap();
+        assert!(shown.contains(r#"op_backup_age_seconds{namespace="ns",backup="b"} 9"#), "{shown}");
+        assert!(shown.contains(r#"op_backup_attempts_total{outcome="made"} 1"#), "{shown}");
         metrics.forget(&key);
-        assert!(!shown(&registry).contains("backup=\"b\""));
+        assert!(!text(&registry).unwrap().contains("backup=\"b\""));
+    }
+
+    #[test]
+    fn no_age_is_told_when_the_tenure_is_over() {
+        let mut registry = Registry::with_prefix("op");
+        let metrics = Metrics::register(&mut registry);
+        for name in ["a", "b"] {
+            metrics.last_good(&Key { namespace: "ns".into(), name: name.into() }, Timestamp::now());
+        }
+        metrics.forget_all();
+        assert!(!text(&registry).unwrap().contains("namespace="));
     }
 }

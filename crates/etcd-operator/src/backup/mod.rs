@@ -8,7 +8,7 @@ mod metrics;
 mod plan;
 mod reconcile;
 mod report;
-mod timing;
+pub mod timing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -21,8 +21,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config, Error as QueueError};
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::{Controller, watcher};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{Controller, WatchStreamExt, watcher};
 use runtime::backoff::{Backoff, Policy};
 use runtime::rights::Need;
 use tokio::sync::{Mutex, Semaphore};
@@ -152,9 +152,10 @@ pub async fn run(tenure: Tenure, metrics: Metrics) {
         ended,
         tenure: tenure.clone(),
     });
-    let controller = Controller::new(tenure.scope.api::<Guarded>(&tenure.client), watcher::Config::default());
-    let store = controller.store();
-    controller
+    let (store, writer) = reflector::store();
+    let backups = watcher(tenure.scope.api::<Guarded>(&tenure.client), watcher::Config::default());
+    // A deletion is news too: it ends an attempt at once, and its age.
+    Controller::for_stream(backups.reflect(writer).touched_objects(), store.clone())
         .with_config(Config::default().concurrency(SIDE_BY_SIDE))
         .reconcile_on(news)
         .graceful_shutdown_on(tenure.clone().over())
@@ -178,6 +179,7 @@ pub async fn run(tenure: Tenure, metrics: Metrics) {
         })
         .await;
     context.stop_all().await;
+    context.metrics.forget_all();
 }
 
 fn retry(backup: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) -> Action {

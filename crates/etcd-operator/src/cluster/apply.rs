@@ -79,6 +79,7 @@ impl Hands<'_> {
             self.context.metrics.stepped(step, &outcome);
             match outcome {
                 Ok(Outcome::Done) => {
+                    die_after(step);
                     info!(cluster, rule, step, member, why = plan.why, "done");
                     for event in &action.events {
                         self.context.publish(self.cluster, event).await;
@@ -95,9 +96,14 @@ impl Hands<'_> {
                 }
                 Err(error) => {
                     self.memory.distrust = true;
+                    self.memory.refused.note(&error, member);
                     return Err(error);
                 }
             }
+        }
+        // While nobody answers nothing is tried, which says nothing of what was refused.
+        if !plan.passing {
+            self.memory.refused.forget();
         }
         Ok(Outcome::Done)
     }
@@ -122,7 +128,10 @@ impl Hands<'_> {
             Step::EnsureClientService => self.client_service().await,
             Step::SetBudget { min_available } => self.budget(*min_available).await,
             Step::CreateSeed { name, version } => self.create_seed(name, *version).await,
-            Step::CreateRestoredSeed { name, version } => self.create_restored_seed(name, *version).await,
+            Step::CreateRestoredSeed { name, version, request } => {
+                self.create_restored_seed(name, *version, request).await
+            }
+            Step::Adopt { name, uid } => self.adopt(name, uid).await,
             Step::StopServing { name, uid } => self.stop_serving(name, uid).await,
             Step::CreateMember { name, version, peers, joining } => {
                 // Before there are members, the record of the seed has been written with a resource version just now.
@@ -137,11 +146,14 @@ impl Hands<'_> {
             Step::DeletePod { name, uid } => self.delete_pod("DeletePod", name, uid).await,
             Step::DropImageCheck { pod, uid } => self.delete_pod("DropImageCheck", pod, uid).await,
             Step::DeleteClaim { name, uid } => self.delete_claim(name, uid).await,
+            Step::OwnClaim { name, uid, owned } => self.own_claim(name, uid, *owned).await,
             Step::CheckImage { version, node } => self.check_image(*version, node).await,
             Step::AddMember { name, learner } => self.add_member(name, *learner).await,
             Step::Promote { id, .. } => self.promote(*id).await,
             Step::RemoveMember { id, .. } => self.remove_member(*id).await,
             Step::MoveLeader { from, to } => self.move_leader(*from, *to).await,
+            Step::RollLog { to } => Ok(self.roll_log(*to).await),
+            Step::BackUp { of, version } => self.back_up(of, *version).await,
             Step::CompareHash { member, with, version } => self.compare_hash(member, with, *version).await,
         }
     }
@@ -178,6 +190,18 @@ fn refused(step: &'static str, source: kube::Error) -> Result<Outcome, ApplyErro
     }
 }
 
+/// Builds for tests can be told to die right after a step, so that no test has to guess the moment.
+#[cfg(debug_assertions)]
+fn die_after(step: &str) {
+    let told = std::env::var("ETCD_OPERATOR_DIES_AFTER").unwrap_or_default();
+    if told.split(',').any(|one| one == step) {
+        std::process::exit(1);
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn die_after(_: &str) {}
+
 /// Stable, for logs and metrics.
 fn name(step: &Step) -> &'static str {
     match step {
@@ -187,6 +211,7 @@ fn name(step: &Step) -> &'static str {
         Step::RecordRestore { .. } => "RecordRestore",
         Step::SwapCluster { .. } => "SwapCluster",
         Step::CreateRestoredSeed { .. } => "CreateRestoredSeed",
+        Step::Adopt { .. } => "Adopt",
         Step::StopServing { .. } => "StopServing",
         Step::EnsureHeadlessService => "EnsureHeadlessService",
         Step::EnsureClientService => "EnsureClientService",
@@ -198,12 +223,15 @@ fn name(step: &Step) -> &'static str {
         Step::PatchImage { .. } => "PatchImage",
         Step::DeletePod { .. } => "DeletePod",
         Step::DeleteClaim { .. } => "DeleteClaim",
+        Step::OwnClaim { .. } => "OwnClaim",
         Step::AddMember { .. } => "AddMember",
         Step::Promote { .. } => "Promote",
         Step::RemoveMember { .. } => "RemoveMember",
         Step::MoveLeader { .. } => "MoveLeader",
         Step::CheckImage { .. } => "CheckImage",
         Step::DropImageCheck { .. } => "DropImageCheck",
+        Step::RollLog { .. } => "RollLog",
+        Step::BackUp { .. } => "BackUp",
         Step::CompareHash { .. } => "CompareHash",
     }
 }
@@ -214,6 +242,7 @@ fn member(step: &Step) -> Option<&str> {
         Step::RecordSeed { name }
         | Step::CreateSeed { name, .. }
         | Step::CreateRestoredSeed { name, .. }
+        | Step::Adopt { name, .. }
         | Step::StopServing { name, .. }
         | Step::CreateMember { name, .. }
         | Step::ResumeMember { name, .. }
@@ -221,6 +250,7 @@ fn member(step: &Step) -> Option<&str> {
         | Step::PatchImage { name, .. }
         | Step::DeletePod { name, .. }
         | Step::DeleteClaim { name, .. }
+        | Step::OwnClaim { name, .. }
         | Step::AddMember { name, .. }
         | Step::Promote { name, .. }
         | Step::RemoveMember { name, .. }
@@ -233,6 +263,8 @@ fn member(step: &Step) -> Option<&str> {
         | Step::SetBudget { .. }
         | Step::MoveLeader { .. }
         | Step::CheckImage { .. }
+        | Step::RollLog { .. }
+        | Step::BackUp { .. }
         | Step::DropImageCheck { .. } => None,
     }
 }

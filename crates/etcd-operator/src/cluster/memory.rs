@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{HashCheck, Moment, Name, Read, Status, Uid, Version};
+use domain::{Backups, HashCheck, Moment, Name, Read, Rolled, Status, Uid};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::members::{Alarms, Links};
+use super::refusal::Refused;
 use super::watches::{Claim, Key};
 use super::written::Written;
 
@@ -21,18 +22,22 @@ pub struct Memory {
     pub alarms: Alarms,
     /// When each member last answered, or was first looked for.
     pub heard: BTreeMap<Name, Moment>,
+    /// Since when the member list could be read.
+    pub listed_since: Option<Moment>,
     pub leaderless_since: Option<Moment>,
     /// The node that each pod was last seen on.
     pub nodes: BTreeMap<Name, Name>,
     pub hash_checks: Vec<HashCheck>,
+    /// `EtcdBackup`s as last looked at, and when.
+    pub backups: Option<(Instant, Backups)>,
     /// When each pod was first seen to have an address.
     pub addressed: BTreeMap<Uid, Moment>,
-    /// For which version the raft log is rolled on, and where it was when we began.
-    pub rolled: Option<(Version, u64)>,
+    pub rolled: Option<Rolled>,
     /// When we last changed a pod's image.
     pub patched: BTreeMap<Uid, Moment>,
     /// Something failed or came out otherwise than planned: ask the API server before planning again.
     pub distrust: bool,
+    pub refused: Refused,
     /// When status was last written.
     pub reported: Option<Instant>,
 }
@@ -48,8 +53,15 @@ pub struct Own {
 }
 
 impl Memory {
-    /// Takes note of who answered, and forgets those who are nobody's concern any more.
-    pub fn hear(&mut self, statuses: &BTreeMap<Name, Read<Status>>, known: &BTreeSet<Name>, now: Moment) {
+    /// Takes note of who answered, and whether a quorum did (`listed`), and forgets those who are nobody's concern any more.
+    pub fn hear(
+        &mut self,
+        listed: bool,
+        statuses: &BTreeMap<Name, Read<Status>>,
+        known: &BTreeSet<Name>,
+        now: Moment,
+    ) {
+        self.listed_since = listed.then(|| self.listed_since.unwrap_or(now));
         self.heard.retain(|name, _| known.contains(name));
         self.nodes.retain(|name, _| known.contains(name));
         for name in known {
@@ -96,5 +108,24 @@ impl Memories {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (String, Arc<Mutex<Memory>>)>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_that_is_back_is_a_new_one() {
+        let (mut memory, known) = (Memory::default(), BTreeSet::from([Name::from("a")]));
+        let mut since = |listed, second| {
+            memory.hear(listed, &BTreeMap::new(), &known, Moment(second));
+            (memory.listed_since, memory.heard[&Name::from("a")])
+        };
+        let first = Moment(1);
+        assert_eq!(since(true, 1), (Some(first), first));
+        assert_eq!(since(true, 2), (Some(first), first));
+        assert_eq!(since(false, 3), (None, first));
+        assert_eq!(since(true, 4), (Some(Moment(4)), first), "when it was heard is another matter");
     }
 }

@@ -23,31 +23,42 @@ struct OfStep {
     outcome: &'static str,
 }
 
+/// What is told of each cluster: name, help, and where it comes from.
+const GAUGES: [(&str, &str, fn(&Report) -> i64); 7] = [
+    ("cluster_members", "Members of each cluster", |report| report.size.into()),
+    ("cluster_ready_members", "Members that serve clients", |report| number(report.ready.len())),
+    ("cluster_ready", "1 while a cluster is as its spec asks for, else 0", |report| {
+        holds(report, ConditionKind::Ready)
+    }),
+    (
+        "cluster_quorum_lost",
+        "1 while a cluster cannot take writes because a majority of its members is down",
+        |report| holds(report, ConditionKind::QuorumLost),
+    ),
+    ("cluster_alarm", "1 while etcd is out of space, nearly so, or found its data corrupt", |report| {
+        holds(report, ConditionKind::Alarm)
+    }),
+    ("cluster_paused", "1 while spec.paused keeps the operator from healing a cluster", |report| {
+        holds(report, ConditionKind::Paused)
+    }),
+    ("cluster_database_bytes", "Size of the largest member's database on disk", |report| {
+        number(report.db_size.unwrap_or_default())
+    }),
+];
+
 /// Cheap to clone: every clone counts into the same series.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    size: Family<OfCluster, Gauge>,
-    ready: Family<OfCluster, Gauge>,
-    quorum_lost: Family<OfCluster, Gauge>,
-    database: Family<OfCluster, Gauge>,
+    clusters: [Family<OfCluster, Gauge>; GAUGES.len()],
     steps: Family<OfStep, Counter>,
 }
 
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("cluster_members", "Members of each cluster", metrics.size.clone());
-        registry.register("cluster_ready_members", "Members that serve clients", metrics.ready.clone());
-        registry.register(
-            "cluster_quorum_lost",
-            "1 while a cluster cannot take writes because a majority of its members is down",
-            metrics.quorum_lost.clone(),
-        );
-        registry.register(
-            "cluster_database_bytes",
-            "Size of the largest member's database on disk",
-            metrics.database.clone(),
-        );
+        for ((name, help, _), family) in GAUGES.iter().zip(&metrics.clusters) {
+            registry.register(*name, *help, family.clone());
+        }
         registry.register(
             "steps",
             "Steps taken, by kind and outcome: done, wait (etcd asks to), stale (look again), or the reason of the failure",
@@ -57,26 +68,21 @@ impl Metrics {
     }
 
     pub fn report(&self, key: &Key, report: &Report) {
-        let lost = report
-            .conditions
-            .iter()
-            .any(|condition| condition.kind == ConditionKind::QuorumLost && condition.status == Truth::True);
-        let labels = of(key);
-        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        self.size.get_or_create(&labels).set(report.size.into());
-        self.ready.get_or_create(&labels).set(number(report.ready.len()));
-        self.quorum_lost.get_or_create(&labels).set(lost.into());
-        let bytes = i64::try_from(report.db_size.unwrap_or_default()).unwrap_or(i64::MAX);
-        self.database.get_or_create(&labels).set(bytes);
+        for ((_, _, value), family) in GAUGES.iter().zip(&self.clusters) {
+            family.get_or_create(&of(key)).set(value(report));
+        }
     }
 
     /// The cluster is no more.
     pub fn forget(&self, key: &Key) {
-        let labels = of(key);
-        self.size.remove(&labels);
-        self.ready.remove(&labels);
-        self.quorum_lost.remove(&labels);
-        self.database.remove(&labels);
+        for family in &self.clusters {
+            family.remove(&of(key));
+        }
+    }
+
+    /// Whoever leads next tells of every cluster; what was told here would be believed for ever.
+    pub fn forget_all(&self) {
+        self.clusters.iter().for_each(Family::clear);
     }
 
     pub fn stepped(&self, step: &'static str, outcome: &Result<Outcome, ApplyError>) {
@@ -90,6 +96,70 @@ impl Metrics {
     }
 }
 
+fn holds(report: &Report, kind: ConditionKind) -> i64 {
+    let holds = |condition: &domain::Condition| condition.kind == kind && condition.status == Truth::True;
+    report.conditions.iter().any(holds).into()
+}
+
+fn number(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
 fn of(key: &Key) -> OfCluster {
     OfCluster { namespace: key.namespace.clone(), cluster: key.name.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::{Condition, Phase};
+    use runtime::metrics::text;
+
+    fn ready() -> Report {
+        let ready = Condition {
+            kind: ConditionKind::Ready,
+            status: Truth::True,
+            reason: String::new(),
+            message: String::new(),
+            announce: None,
+        };
+        Report {
+            phase: Phase::Running,
+            reason: String::new(),
+            control_paused: false,
+            size: 3,
+            ready: vec!["c-1".into(), "c-2".into()],
+            unready: vec!["c-3".into()],
+            voters: Vec::new(),
+            leader: None,
+            db_size: Some(20_000),
+            current_version: None,
+            target_version: None,
+            conditions: vec![ready],
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_of_a_cluster_that_is_gone_or_of_any_when_the_tenure_is_over() {
+        let mut registry = Registry::with_prefix("op");
+        let metrics = Metrics::register(&mut registry);
+        let key = |name: &str| Key { namespace: "ns".into(), name: name.into() };
+        for name in ["a", "b", "c"] {
+            metrics.report(&key(name), &ready());
+        }
+        metrics.stepped("CreateMember", &Ok(Outcome::Done));
+        let told = |cluster: &str| {
+            let label = format!("cluster=\"{cluster}\"");
+            text(&registry).unwrap().lines().filter(|line| line.contains(&label)).count()
+        };
+        let shown = text(&registry).unwrap();
+        assert!(shown.contains(r#"op_cluster_ready{namespace="ns",cluster="a"} 1"#), "{shown}");
+        metrics.forget(&key("a"));
+        assert_eq!(["a", "b", "c"].map(told), [0, GAUGES.len(), GAUGES.len()]);
+        metrics.forget_all();
+        assert_eq!(["a", "b", "c"].map(told), [0, 0, 0]);
+        // What was counted stays counted.
+        let shown = text(&registry).unwrap();
+        assert!(shown.contains(r#"op_steps_total{step="CreateMember",outcome="done"} 1"#), "{shown}");
+    }
 }

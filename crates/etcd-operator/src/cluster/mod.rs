@@ -6,14 +6,18 @@
 
 mod agreed;
 mod apply;
+mod backups;
+mod image;
 mod members;
 mod memory;
 mod metrics;
 mod nodes;
 mod observe;
-mod pods;
+pub(crate) mod pods;
 mod reconcile;
+mod refusal;
 mod report;
+mod rival;
 mod spec;
 mod unreadable;
 mod watches;
@@ -37,6 +41,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
+#[cfg(test)]
+pub(crate) use apply::Outcome;
 pub use metrics::Metrics;
 pub use spec::Defaults;
 pub use watches::Watches;
@@ -51,10 +57,10 @@ pub const NAME: &str = "cluster";
 
 /// What this controller does, beside what every one does; manifests grant at least this.
 pub const NEEDS: [Need; 6] = [
-    Need::namespaced(api::GROUP, "etcdclusters", &["list", "watch"]),
+    Need::namespaced(api::GROUP, "etcdclusters", &["get", "list", "watch"]),
     Need::namespaced(api::GROUP, "etcdclusters/status", &["update"]),
-    Need::namespaced("", "pods", &["list", "watch", "create", "patch", "delete"]),
-    Need::namespaced("", "persistentvolumeclaims", &["get", "list", "watch", "create", "delete"]),
+    Need::namespaced("", "pods", &["get", "list", "watch", "create", "patch", "delete"]),
+    Need::namespaced("", "persistentvolumeclaims", &["get", "list", "watch", "create", "patch", "delete"]),
     Need::namespaced("", "services", &["list", "watch", "create", "patch"]),
     Need::namespaced("policy", "poddisruptionbudgets", &["list", "watch", "create", "patch"]),
 ];
@@ -161,6 +167,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
             std::future::ready(())
         })
         .await;
+    context.metrics.forget_all();
 }
 
 fn retry(cluster: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) -> Action {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::names::{self, Zone};
 use api::v1beta2::RestoreStage;
 use api::{EtcdCluster, labels};
-use domain::{ClusterId, Moment, Name, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
+use domain::{Moment, Name, Node, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
 use k8s_openapi::api::core::v1::{self, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
@@ -17,9 +17,11 @@ use thiserror::Error;
 
 use super::Context;
 use super::agreed::agreed;
+use super::backups;
 use super::members::{self, Answers, Target};
 use super::memory::Memory;
 use super::pods;
+use super::rival;
 use super::spec;
 use super::watches::{Claim, Key};
 
@@ -47,9 +49,13 @@ pub enum Source {
 pub struct Seen {
     pub observation: Observation,
     pub links: BTreeMap<Name, etcd::Member>,
+    /// To a seed in the making.
+    pub seed: Option<etcd::Member>,
     pub zone: Zone,
     /// Of pods and claims, as they were seen: a delete of something that changed since is refused.
     pub resource_versions: BTreeMap<Uid, String>,
+    /// Claims that an operator before ours made: what is in them belongs to the user that its pods ran as.
+    pub inherited: BTreeSet<Uid>,
     /// What was found in the data of a seed made from a backup.
     pub restored: String,
 }
@@ -73,8 +79,11 @@ pub async fn observe(
     // A seed in the making belongs to no cluster that we know: it is asked for itself alone.
     let making = recorded.restore.as_ref().filter(|begun| begun.stage == Stage::Seeding);
     let making = making.map(|begun| begun.seed.clone());
-    let seed = match making.as_ref().and_then(|seed| links.remove(seed)) {
-        Some(link) => members::ask_seed(&link, &zone, spec::quota(cluster)).await,
+    let restored =
+        recorded.restore.as_ref().map(|begun| found_in(&all_pods, &begun.seed)).unwrap_or_default();
+    let seed_link = making.as_ref().and_then(|seed| links.remove(seed));
+    let seed = match &seed_link {
+        Some(link) => members::ask_seed(link, &zone, spec::quota(cluster)).await,
         None => None,
     };
     let Answers { members, hearsay, mut statuses, alarms } =
@@ -92,12 +101,21 @@ pub async fn observe(
         statuses.values().all(|status| status.known().is_some_and(|status| Some(status.version) == wanted));
     let agreed = if at_rest { None } else { agreed(targets.iter().map(|target| target.ip)).await };
 
-    let mut pods = described(&member_pods, &targets, memory, now);
+    let rival = rival::look(context, &member_pods, now).await;
+    let mut pods = described(&member_pods, &claims, &targets, memory, now);
+
+    // Nothing is to be done about backups but before a new minor.
+    let ahead = wanted.is_some_and(|wanted| pods.iter().any(|pod| pod.version.before_minor_of(wanted)));
+    let backups = if ahead {
+        backups::look(context, cluster, memory).await
+    } else {
+        Read::Unknown("no higher minor is asked for".to_owned())
+    };
 
     let listed = members.known().unwrap_or(&hearsay);
     let known: BTreeSet<Name> =
         pods.iter().map(|pod| &pod.name).chain(listed.iter().map(|member| &member.name)).cloned().collect();
-    memory.hear(&statuses, &known, now);
+    memory.hear(members.known().is_some(), &statuses, &known, now);
     for pod in &mut pods {
         if let Some(node) = &mut pod.node {
             memory.nodes.insert(pod.name.clone(), node.name.clone());
@@ -120,9 +138,8 @@ pub async fn observe(
         }
     }
 
-    // Claims of members that left stay where the spec says so, and are nobody's concern any more.
     let retains = cluster.spec.pod().retention().retains_when_scaled() && members.known().is_some();
-    let retained = |claim: &domain::Claim| retains && !known.contains(&claim.name);
+    let (left_claims, concerning) = parted(&claims, &owner, |name| retains && !known.contains(name));
 
     let services = services(context, &owner, memory);
     let has = |wanted: &Service| services.iter().any(|service| serves_as(service, wanted));
@@ -135,9 +152,13 @@ pub async fn observe(
             .filter(|pod| pods::is_image_check(pod))
             .filter_map(|pod| pods::image_check(pod))
             .collect(),
-        claims: claims.iter().map(|claim| pods::claim(claim)).filter(|claim| !retained(claim)).collect(),
+        claims: concerning,
+        left_claims,
+        backups,
         hash_checks: memory.hash_checks.clone(),
+        rolled: memory.rolled,
         heard: memory.heard.clone(),
+        listed_since: memory.listed_since,
         leaderless_since: memory.leaderless_since,
         fresh_names: fresh_names(&owner.key.name),
         recorded,
@@ -149,22 +170,47 @@ pub async fn observe(
         hearsay,
         statuses,
         alarms,
+        rival,
         last_nodes,
     };
-    let resource_versions = all_pods
-        .iter()
-        .map(|pod| pod.meta())
-        .chain(claims.iter().map(|claim| claim.meta()))
-        .filter_map(|meta| Some((meta.uid.clone()?.into(), meta.resource_version.clone()?)))
-        .collect();
-    let seed_pod = making.and_then(|seed| all_pods.iter().find(|pod| pod.name_any() == seed.as_str()));
-    let restored =
-        seed_pod.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned();
-    Ok(Seen { observation, links, zone, resource_versions, restored })
+    let resource_versions = resource_versions(&all_pods, &claims);
+    let inherited = inherited(&claims);
+    Ok(Seen { observation, links, seed: seed_link, zone, resource_versions, inherited, restored })
+}
+
+/// Claims of members that left stay where the spec says so, and are nobody's concern any more.
+fn parted(
+    claims: &[Arc<Claim>],
+    owner: &Owner,
+    left: impl Fn(&Name) -> bool,
+) -> (Vec<domain::Claim>, Vec<domain::Claim>) {
+    claims.iter().map(|claim| pods::claim(claim, &owner.uid)).partition(|claim| left(&claim.name))
+}
+
+fn inherited(claims: &[Arc<Claim>]) -> BTreeSet<Uid> {
+    let inherited = claims.iter().filter(|claim| pods::is_inherited_claim(claim));
+    inherited.filter_map(|claim| claim.uid().map(Uid::from)).collect()
+}
+
+/// What the seed's own pod says it found in the data that it was made from.
+fn found_in(pods: &[Arc<v1::Pod>], seed: &Name) -> String {
+    let seed = pods.iter().find(|pod| pod.name_any() == seed.as_str());
+    seed.and_then(|pod| pods::said_at_end(pod, resources::VERIFY)).unwrap_or_default().to_owned()
+}
+
+fn resource_versions(pods: &[Arc<v1::Pod>], claims: &[Arc<Claim>]) -> BTreeMap<Uid, String> {
+    let metas = pods.iter().map(|pod| pod.meta()).chain(claims.iter().map(|claim| claim.meta()));
+    metas.filter_map(|meta| Some((meta.uid.clone()?.into(), meta.resource_version.clone()?))).collect()
 }
 
 /// The member pods as the planner sees them, and since when each has had an address and the image it has.
-fn described(found: &[&Arc<v1::Pod>], targets: &[Target], memory: &mut Memory, now: Moment) -> Vec<Pod> {
+fn described(
+    found: &[&Arc<v1::Pod>],
+    claims: &[Arc<Claim>],
+    targets: &[Target],
+    memory: &mut Memory,
+    now: Moment,
+) -> Vec<Pod> {
     memory.addressed.retain(|uid, _| targets.iter().any(|target| target.uid == *uid));
     for target in targets {
         memory.addressed.entry(target.uid.clone()).or_insert(now);
@@ -172,7 +218,11 @@ fn described(found: &[&Arc<v1::Pod>], targets: &[Target], memory: &mut Memory, n
     let described = found.iter().map(|pod| {
         let uid = Uid::from(pod.uid().unwrap_or_default());
         let addressed = memory.addressed.get(&uid).copied();
-        Pod { addressed, ..pods::member(pod, memory.patched.get(&uid).copied()) }
+        let pod = pods::member(pod, memory.patched.get(&uid).copied());
+        let claim = claims.iter().find(|claim| claim.name_any() == pod.name.as_str());
+        let chosen = claim.filter(|_| pod.is_joiner()).and_then(|claim| pods::chosen_node(claim));
+        let chosen = chosen.map(|name| Node { name, state: NodeState::Unknown });
+        Pod { addressed, node: pod.node.clone().or(chosen), ..pod }
     });
     let pods: Vec<Pod> = described.collect();
     memory.patched.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
@@ -270,7 +320,7 @@ fn recorded(cluster: &EtcdCluster) -> Recorded {
     let voters = listed.filter(|member| !members.joining.contains(member));
     Recorded {
         seed: name(&status.seed),
-        cluster: u64::from_str_radix(&status.cluster_id, 16).ok().map(ClusterId),
+        cluster: spec::recorded_id(cluster).ok().flatten(),
         voters: voters.map(|member| Name::from(member.as_str())).collect(),
         version: status.current_version.parse().ok(),
         restore: status.restore.as_ref().map(|begun| Restore {
@@ -282,6 +332,7 @@ fn recorded(cluster: &EtcdCluster) -> Recorded {
                 RestoreStage::Done => Stage::Done,
                 RestoreStage::Failed => Stage::Failed(begun.message.clone()),
             },
+            again: u32::try_from(begun.again).unwrap_or_default(),
             replaced: begun.replaced.iter().map(|name| name.as_str().into()).collect(),
         }),
     }

@@ -7,8 +7,9 @@ use domain::{Check, Failing, ImageCheck, Moment, Name, Node, NodeState, Pod, Pod
 use k8s_openapi::api::core::v1::{self, ContainerStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use resources::CONTAINER;
+use resources::{CONTAINER, ENV_SNAPSHOT_COUNT};
 
+use super::image::{is_updated, split_image};
 use super::members::Target;
 use super::watches::Claim;
 
@@ -21,6 +22,9 @@ const UNUSABLE: [&str; 6] = [
     "CreateContainerError",
     "RunContainerError",
 ];
+
+/// What etcd does from 3.2 on where nobody sets it.
+const DEFAULT_SNAPSHOT_COUNT: u64 = 100_000;
 
 pub fn is_image_check(pod: &v1::Pod) -> bool {
     pod.labels().get(labels::APP).is_some_and(|app| app == labels::APP_IMAGE_CHECK)
@@ -61,16 +65,27 @@ pub fn member(pod: &v1::Pod, patched: Option<Moment>) -> Pod {
         serving: labels::is_serving(pod.labels()),
         ready: is_ready(pod),
         addressed: None,
+        begun: has_begun(pod),
         waiting: waiting(pod),
         failing: failing(pod),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         template: annotation(annotations::TEMPLATE_HASH).unwrap_or_default().to_owned(),
+        snapshot_count: snapshot_count(pod),
         claim: annotation(annotations::VOLUME_UID).map(Uid::from),
         created,
         changed: [patched, first_started(pod)].into_iter().flatten().fold(created, Moment::max),
-        updated: etcd_status(pod)
-            .is_none_or(|status| same_image(&status.image, image) || started_since(status, patched)),
+        updated: is_updated(pod, image, patched),
     }
+}
+
+/// Whether no operator of ours made it, or took it over.
+pub fn is_inherited(pod: &v1::Pod) -> bool {
+    !pod.annotations().contains_key(annotations::TEMPLATE_HASH)
+}
+
+/// The same of a claim: ours name their member.
+pub fn is_inherited_claim(claim: &Claim) -> bool {
+    !claim.labels().contains_key(labels::NODE)
 }
 
 /// The planner's view of a throw-away pod; `None` for one that nobody can make sense of.
@@ -110,12 +125,21 @@ fn outcome(pod: &v1::Pod) -> Check {
     }
 }
 
-pub fn claim(claim: &Claim) -> domain::Claim {
+/// `owner`: the UID of our EtcdCluster.
+pub fn claim(claim: &Claim, owner: &str) -> domain::Claim {
     domain::Claim {
         name: claim.name_any().into(),
         uid: claim.uid().unwrap_or_default().into(),
         deleting: claim.metadata.deletion_timestamp.is_some(),
+        owned: claim.owner_references().iter().any(|reference| reference.uid == owner),
     }
+}
+
+/// Where the volume of a claim is to be made. Its pod is bound to that node only when it is there.
+pub fn chosen_node(claim: &Claim) -> Option<Name> {
+    let bound = claim.annotations().contains_key("pv.kubernetes.io/bind-completed");
+    let chosen = claim.annotations().get("volume.kubernetes.io/selected-node");
+    chosen.filter(|_| !bound).map(|node| Name::from(node.as_str()))
 }
 
 pub fn moment(time: Option<&Time>) -> Moment {
@@ -131,14 +155,24 @@ fn node(pod: &v1::Pod) -> Option<Name> {
 }
 
 fn image(pod: &v1::Pod) -> Option<&str> {
+    etcd_container(pod)?.image.as_deref()
+}
+
+fn etcd_container(pod: &v1::Pod) -> Option<&v1::Container> {
     let containers = &pod.spec.as_ref()?.containers;
-    let etcd = containers.iter().find(|container| container.name == CONTAINER).or(containers.first())?;
-    etcd.image.as_deref()
+    containers.iter().find(|container| container.name == CONTAINER).or(containers.first())
+}
+
+/// Of a variable that is set twice the last one counts. Pods of coreos set none, and have etcd's default.
+fn snapshot_count(pod: &v1::Pod) -> u64 {
+    let env = etcd_container(pod).and_then(|etcd| etcd.env.as_deref()).unwrap_or_default();
+    let set = env.iter().rfind(|env| env.name == ENV_SNAPSHOT_COUNT);
+    set.and_then(|env| env.value.as_deref()?.parse().ok()).unwrap_or(DEFAULT_SNAPSHOT_COUNT)
 }
 
 /// Bootstrap arguments are live until they were disarmed, and so are the init containers of a restored seed. Pods of
 /// coreos carry none in annotations, and cannot be.
-fn is_armed(pod: &v1::Pod) -> bool {
+pub fn is_armed(pod: &v1::Pod) -> bool {
     let says = |key: &str| pod.annotations().get(key).map(String::as_str);
     says(annotations::INITIAL_CLUSTER).is_some_and(|peers| peers != annotations::DISARMED)
         || says(annotations::STARTED) == Some("false")
@@ -158,7 +192,8 @@ fn failing(pod: &v1::Pod) -> Option<Failing> {
         let words = format!("{}: {words}", container.name);
         // The first end is not yet counted as a restart.
         let times = u32::try_from(container.restart_count).ok()? + u32::from(now.terminated.is_some());
-        (ended.exit_code != 0).then_some(Failing { times: times.max(1), words })
+        let spoils = container.name == resources::RESTORE;
+        (ended.exit_code != 0).then_some(Failing { times: times.max(1), words, spoils })
     });
     failed.max_by_key(|failing| failing.times)
 }
@@ -197,6 +232,16 @@ fn is_ready(pod: &v1::Pod) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+fn has_begun(pod: &v1::Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let mut all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    all.any(|container| {
+        let now =
+            container.state.as_ref().is_some_and(|now| now.running.is_some() || now.terminated.is_some());
+        now || container.last_state.as_ref().is_some_and(|before| before.terminated.is_some())
+    })
+}
+
 fn waiting(pod: &v1::Pod) -> Option<String> {
     waiting_state(pod).map(|(reason, _)| reason.to_owned())
 }
@@ -212,7 +257,7 @@ fn waiting_state(pod: &v1::Pod) -> Option<(&str, &str)> {
         .find(|(reason, _)| !["PodInitializing", "ContainerCreating"].contains(reason))
 }
 
-fn etcd_status(pod: &v1::Pod) -> Option<&ContainerStatus> {
+pub fn etcd_status(pod: &v1::Pod) -> Option<&ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
     statuses.iter().find(|status| status.name == CONTAINER).or(statuses.first())
 }
@@ -226,34 +271,6 @@ fn first_started(pod: &v1::Pod) -> Option<Moment> {
         _ => None,
     };
     started.map(|started| moment(Some(started)))
-}
-
-/// `repository:vX.Y.Z` taken apart. A colon before a slash is that of a registry's port.
-fn split_image(image: &str) -> (&str, Option<Version>) {
-    match image.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => (repository, tag.parse().ok()),
-        _ => (image, None),
-    }
-}
-
-/// Our change reached the container. An image has many names, and the kubelet may write any of them: its age does not
-/// mislead.
-fn started_since(status: &ContainerStatus, patched: Option<Moment>) -> bool {
-    let running = status.state.as_ref().and_then(|state| state.running.as_ref());
-    let started = running.and_then(|running| running.started_at.as_ref());
-    // In whole seconds; a member that had only just started would not have been changed.
-    let since = |patched: Moment| moment(started).0 + 1000 > patched.0;
-    started.is_some() && patched.is_some_and(since)
-}
-
-/// The kubelet writes names out in full, or a digest, or another name of the same image, such as the `latest` that a
-/// person used on that node: what names no version compares with nothing. The member itself tells its version.
-fn same_image(running: &str, wanted: &str) -> bool {
-    let full = |image: &str| {
-        let short = image.strip_prefix("docker.io/").unwrap_or(image);
-        short.strip_prefix("library/").unwrap_or(short).to_owned()
-    };
-    split_image(running).1.is_none() || running.contains('@') || full(running) == full(wanted)
 }
 
 #[cfg(test)]
@@ -277,6 +294,35 @@ mod tests {
             "status": status,
         }))
         .unwrap()
+    }
+
+    #[rstest]
+    #[case::of_coreos(json!(null), 100_000)]
+    #[case::ours(json!([{"name": "ETCD_SNAPSHOT_COUNT", "value": "2500"}]), 2_500)]
+    #[case::of_the_user(json!([{"name": "ETCD_SNAPSHOT_COUNT", "value": "2500"}, {"name": "ETCD_SNAPSHOT_COUNT", "value": "500"}]), 500)]
+    fn snapshots_come_as_often_as_the_pod_says(#[case] env: Value, #[case] count: u64) {
+        let mut pod = pod(json!({}));
+        pod.spec.as_mut().unwrap().containers[0].env = serde_json::from_value(env).unwrap();
+        assert_eq!(member(&pod, None).snapshot_count, count);
+    }
+
+    #[rstest]
+    #[case::nowhere_yet(json!({}), None)]
+    #[case::is_to_be_made(json!({"volume.kubernetes.io/selected-node": "node2"}), Some("node2"))]
+    #[case::is_there(
+        json!({"volume.kubernetes.io/selected-node": "node2", "pv.kubernetes.io/bind-completed": "yes"}),
+        None
+    )]
+    fn a_volume_that_is_not_there_has_a_node_all_the_same(
+        #[case] annotations: Value,
+        #[case] node: Option<&str>,
+    ) {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "c-1", "annotations": annotations},
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        assert_eq!(chosen_node(&claim), node.map(Name::from));
     }
 
     #[test]
@@ -303,6 +349,29 @@ mod tests {
         );
         assert_eq!(target(&pod).unwrap().ip.to_string(), "10.0.0.7");
         assert!(is_member(&pod) && !is_image_check(&pod));
+    }
+
+    #[rstest]
+    #[case::nothing_said(json!({}), false)]
+    #[case::no_volume(said(json!({"waiting": {"reason": "PodInitializing"}}), json!({})), false)]
+    #[case::no_secret(said(json!({"waiting": {"reason": "CreateContainerConfigError"}}), json!({})), false)]
+    #[case::fetches(said(json!({"running": {}}), json!({})), true)]
+    #[case::fetched(said(json!({"terminated": {"exitCode": 0}}), json!({})), true)]
+    #[case::fails(said(json!({"waiting": {"reason": "CrashLoopBackOff"}}), json!({"terminated": {"exitCode": 1}})), true)]
+    fn a_pod_has_begun_with_its_first_container(#[case] status: Value, #[case] begun: bool) {
+        assert_eq!(member(&pod(status), None).begun, begun);
+    }
+
+    /// Of an init container; etcd waits for it.
+    fn said(state: Value, before: Value) -> Value {
+        let status = |name: &str, state: Value, before: Value| {
+            json!({
+                "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state, "lastState": before,
+            })
+        };
+        let etcd = status("etcd", json!({"waiting": {"reason": "PodInitializing"}}), json!({}));
+        json!({"initContainerStatuses": [status("fetch", state, before)], "containerStatuses": [etcd]})
     }
 
     #[rstest]
@@ -354,34 +423,5 @@ mod tests {
     )]
     fn image_checks_end_one_way_or_another(#[case] status: Value, #[case] expected: Check) {
         assert_eq!(image_check(&pod(status)).unwrap().outcome, expected);
-    }
-
-    #[rstest]
-    #[case("docker.io/library/etcd:v3.5.16", "etcd:v3.5.16", true)]
-    #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.16", true)]
-    #[case("quay.io/coreos/etcd:v3.5.16", "quay.io/coreos/etcd:v3.5.35", false)]
-    #[case("quay.io/coreos/etcd:latest", "quay.io/coreos/etcd:v3.5.35", true)]
-    #[case("quay.io/coreos/etcd@sha256:abc", "quay.io/coreos/etcd:v3.5.35", true)]
-    #[case("sha256:abc", "quay.io/coreos/etcd:v3.5.35", true)]
-    #[case("", "quay.io/coreos/etcd:v3.5.35", true)]
-    fn what_runs_is_compared_with_what_is_wanted(
-        #[case] running: &str,
-        #[case] wanted: &str,
-        #[case] same: bool,
-    ) {
-        assert_eq!(same_image(running, wanted), same);
-    }
-
-    #[test]
-    fn a_container_that_started_after_our_change_runs_it_under_whatever_name() {
-        let pod = pod(json!({"phase": "Running", "containerStatuses": [{
-            "name": "etcd", "image": "mirror.example/etcd:v3.5.16", "imageID": "", "ready": true, "restartCount": 1,
-            "state": {"running": {"startedAt": "2026-01-01T00:01:00Z"}},
-        }]}));
-        let started = moment(Some(&Time("2026-01-01T00:01:00Z".parse().unwrap())));
-        let updated = |patched| member(&pod, patched).updated;
-        assert!(!updated(None));
-        assert!(updated(Some(started)));
-        assert!(!updated(Some(started + std::time::Duration::from_secs(1))));
     }
 }

@@ -78,8 +78,9 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
     let mut cluster: EtcdCluster = newest.pop().map_or_else(|| cluster.clone(), Arc::unwrap_or_clone);
 
     let now = now();
-    let (plan, seen) = planned(context, &cluster, memory, now).await?;
+    let (mut plan, seen) = planned(context, &cluster, memory, now).await?;
     log(&key, &plan);
+    memory.refused.tell(&mut plan.report);
     context.metrics.report(&key, &plan.report);
 
     let mut status = report::compose(&cluster, &plan.report, Timestamp::now());

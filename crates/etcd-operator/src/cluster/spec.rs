@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::EtcdCluster;
 use api::names::MAX_CLUSTER_NAME;
 use api::v1beta2::RestoreRequest;
-use domain::{HopTable, Knobs, Spec, Storage};
+use domain::{ClusterId, HopTable, Knobs, Spec, Storage};
 use kube::ResourceExt;
 
 /// What the administrator set for all clusters.
@@ -30,6 +30,7 @@ pub fn spec_of(cluster: &EtcdCluster, template: String, defaults: &Defaults) -> 
         restore: request(cluster),
         invalid: invalid(cluster),
         storage: if persistent { Storage::Persistent } else { Storage::EmptyDir },
+        retains: spec.pod().retention().retains_when_deleted(),
         template,
         knobs: Knobs { unresponsive_after, ..Knobs::default() },
         hops: defaults.hops.clone(),
@@ -55,22 +56,22 @@ pub fn repository(cluster: &EtcdCluster) -> &str {
 
 /// `ETCD_QUOTA_BACKEND_BYTES` of the spec: versions before 3.6 do not tell their quota.
 pub fn quota(cluster: &EtcdCluster) -> Option<u64> {
-    env(cluster, "ETCD_QUOTA_BACKEND_BYTES")
-}
-
-/// After how many entries of the raft log a member makes a snapshot. Pods that are not ours have etcd's default.
-pub fn snapshot_count(cluster: &EtcdCluster, ours: bool) -> u64 {
-    let otherwise = if ours { resources::SNAPSHOT_COUNT } else { 100_000 };
-    env(cluster, "ETCD_SNAPSHOT_COUNT").unwrap_or(otherwise)
-}
-
-/// A number in the spec's environment.
-fn env(cluster: &EtcdCluster, name: &str) -> Option<u64> {
-    let env = cluster.spec.pod().etcd_env.iter().find(|env| env.name == name)?;
+    let env = cluster.spec.pod().etcd_env.iter().find(|env| env.name == "ETCD_QUOTA_BACKEND_BYTES")?;
     env.value.as_deref()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// The schema refuses all of this; a CRD that somebody else installed may not.
+/// The ID of the etcd cluster that once began. One that cannot be read is not taken for none: nothing begins a second time.
+pub fn recorded_id(cluster: &EtcdCluster) -> Result<Option<ClusterId>, String> {
+    let id = cluster.status.as_ref().map_or("", |status| status.cluster_id.as_str());
+    if id.is_empty() {
+        return Ok(None);
+    }
+    u64::from_str_radix(id, 16).map(|id| Some(ClusterId(id))).map_err(|_| {
+        format!("status.clusterID is {id:?}: write the cluster ID that the members tell, in hexadecimal")
+    })
+}
+
+/// The schema refuses most of this; a CRD that somebody else installed may not.
 fn invalid(cluster: &EtcdCluster) -> Option<String> {
     let (name, size) = (cluster.name_any(), cluster.spec.size);
     if name.len() > MAX_CLUSTER_NAME {
@@ -81,6 +82,9 @@ fn invalid(cluster: &EtcdCluster) -> Option<String> {
     }
     if !(1..=7).contains(&size) {
         return Some(format!("spec.size is {size}: write 1 to 7"));
+    }
+    if let Err(unreadable) = recorded_id(cluster) {
+        return Some(unreadable);
     }
     if let Err(unreadable) = RestoreRequest::on(cluster) {
         return Some(unreadable.to_string());
@@ -97,6 +101,7 @@ fn invalid(cluster: &EtcdCluster) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::EtcdClusterStatus;
     use rstest::rstest;
     use serde_json::json;
 
@@ -125,6 +130,21 @@ mod tests {
         assert!(found.unwrap_or_default().contains(says.unwrap_or_default()));
     }
 
+    #[rstest]
+    #[case::none("", Ok(None))]
+    #[case::ours("cafe", Ok(Some(ClusterId(0xcafe))))]
+    #[case::not_ours("cafe!", Err(()))]
+    fn nothing_is_done_where_the_recorded_id_cannot_be_read(
+        #[case] id: &str,
+        #[case] read: Result<Option<ClusterId>, ()>,
+    ) {
+        let mut cluster = cluster("c", json!({"size": 3}));
+        let status = EtcdClusterStatus { cluster_id: id.into(), ..EtcdClusterStatus::default() };
+        cluster.status = Some(status);
+        assert_eq!(recorded_id(&cluster).map_err(drop), read);
+        assert_eq!(invalid(&cluster).is_some(), read.is_err());
+    }
+
     #[test]
     fn the_cluster_overrides_the_administrator() {
         let defaults = Defaults { unresponsive_after: Duration::from_secs(90), hops: HopTable::default() };
@@ -138,13 +158,5 @@ mod tests {
         let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": "4294967296"}]);
         assert_eq!(quota(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}}))), Some(4 << 30));
         assert_eq!(quota(&cluster("c", json!({"size": 3}))), None);
-    }
-
-    #[test]
-    fn snapshots_come_as_often_as_the_pods_say() {
-        let env = json!([{"name": "ETCD_SNAPSHOT_COUNT", "value": "500"}]);
-        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3, "pod": {"etcdEnv": env}})), true), 500);
-        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), true), 2_500);
-        assert_eq!(snapshot_count(&cluster("c", json!({"size": 3})), false), 100_000);
     }
 }

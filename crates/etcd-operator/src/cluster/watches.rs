@@ -45,6 +45,8 @@ pub struct Watches {
     pub claims: Store<Claim>,
     pub services: Store<Service>,
     pub budgets: Store<PodDisruptionBudget>,
+    /// Where all of them are kept.
+    pub scope: Scope,
     touched: broadcast::Sender<Key>,
 }
 
@@ -59,6 +61,7 @@ impl Watches {
             claims: watch.keep(ours(), Key::of_owner, |_| {}),
             services: watch.keep(ours(), Key::of_owner, |_| {}),
             budgets: watch.keep(ours(), Key::of_owner, |_| {}),
+            scope: scope.clone(),
             touched,
         }
     }
@@ -90,7 +93,10 @@ fn prune(pod: &mut Pod) {
         spec.volumes = None;
         spec.init_containers = None;
         for container in &mut spec.containers {
-            container.env = None;
+            if let Some(env) = &mut container.env {
+                env.retain(|env| env.name == resources::ENV_SNAPSHOT_COUNT);
+                env.shrink_to_fit();
+            }
             container.args = None;
             container.command = None;
             container.volume_mounts = None;

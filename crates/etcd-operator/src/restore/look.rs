@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use api::conditions::{self, ConditionStatus};
 use api::labels;
 use api::names::CLIENT_PORT;
-use api::v1beta2::{BackupContents, EtcdCluster, EtcdClusterSpec, EtcdRestore, RestoreRequest, RestoreStage};
+use api::v1beta2::{
+    BackupContents, EtcdCluster, EtcdClusterSpec, EtcdRestore, RestoreRequest, RestoreStage, Store,
+};
 use domain::{ClusterId, Version};
 use etcd::{Expect, Member};
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim as Claim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
@@ -19,6 +22,7 @@ use snapshot::{Candidate, InspectError, Kind, Manifest, Meta, Naming, Place, Sav
 use thiserror::Error;
 
 use super::plan::{Known, Survivor, Target};
+use crate::cluster::pods::is_armed;
 use crate::store::{self, OpenError};
 use crate::tenure::Tenure;
 
@@ -29,6 +33,11 @@ pub enum LookError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(
+        "no Secret opens the store, and the identity of the operator's pod is not that of the member that is made \
+         from the backup: write the name of a Secret beside the path"
+    )]
+    NoSecret,
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     #[error("{place} is damaged: {source}")]
@@ -45,6 +54,7 @@ impl LookError {
         match self {
             Self::Open(error) => error.reason(),
             Self::Store(error) => store::reason(error),
+            Self::NoSecret => "SecretMissing",
             Self::Manifest(_) => "BadManifest",
             Self::Damaged { .. } => "BackupDamaged",
             Self::Survivor { .. } => "SurvivorNotSaved",
@@ -52,9 +62,24 @@ impl LookError {
         }
     }
 
-    /// It is Kubernetes that does not answer, not the backup that is wrong: tried again.
+    /// It is Kubernetes that does not answer, or this process that ends, not the backup that is wrong: tried again.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Kubernetes(_) | Self::Open(OpenError::Secret { .. }))
+        match self {
+            Self::Kubernetes(_)
+            | Self::Open(OpenError::Secret { .. })
+            | Self::Survivor { source: SaveError::Stopped, .. } => true,
+            Self::Open(_)
+            | Self::Store(_)
+            | Self::NoSecret
+            | Self::Manifest(_)
+            | Self::Damaged { .. }
+            | Self::Survivor { .. } => false,
+        }
+    }
+
+    /// Only what a survivor still has is at stake.
+    pub fn yields_to_force(&self) -> bool {
+        matches!(self, Self::Survivor { .. }) && !self.is_passing()
     }
 }
 
@@ -71,6 +96,9 @@ pub struct Backup {
 pub async fn backup(tenure: &Tenure, restore: &EtcdRestore) -> Result<Backup, LookError> {
     let namespace = restore.namespace().unwrap_or_default();
     let store = restore.spec.store().map_err(OpenError::from)?;
+    if store.secret().is_none() && !matches!(store, Store::Volume(_)) {
+        return Err(LookError::NoSecret);
+    }
     let place = store::open(tenure, &namespace, store).await?;
     let manifest: Option<Manifest> = manifest::read(&place).await?;
     let contents = match snapshot::inspect(&place, Kind::Snapshot).await {
@@ -120,13 +148,22 @@ pub fn target(cluster: Option<&EtcdCluster>, restore: &EtcdRestore, backup: &Bac
     }
 }
 
-/// The restore of another EtcdRestore that has not ended.
+/// The cluster is without its quorum, and says so.
+pub fn lost(cluster: &EtcdCluster) -> bool {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    conditions::find(conditions, "QuorumLost").is_some_and(|lost| lost.status == ConditionStatus::True)
+}
+
+/// The restore of another EtcdRestore that has not ended. One that fills a cluster which lost its quorum again may never
+/// end, and must not keep the next from beginning.
 pub fn under_way(cluster: &EtcdCluster, uid: &str) -> Option<String> {
     let request = RestoreRequest::on(cluster).ok().flatten().filter(|request| request.uid != uid)?;
     let progress = cluster.status.as_ref().and_then(|status| status.restore.as_ref());
-    let ended = progress.is_some_and(|progress| {
-        progress.uid == request.uid && matches!(progress.stage, RestoreStage::Done | RestoreStage::Failed)
-    });
+    let ended = match progress.filter(|progress| progress.uid == request.uid).map(|progress| progress.stage) {
+        Some(RestoreStage::Done | RestoreStage::Failed) => true,
+        Some(RestoreStage::Filling) => lost(cluster),
+        Some(RestoreStage::Seeding) | None => false,
+    };
     (!ended).then_some(request.name)
 }
 
@@ -135,44 +172,86 @@ pub fn under_way(cluster: &EtcdCluster, uid: &str) -> Option<String> {
 pub struct Members {
     pub answering: Vec<(String, Candidate)>,
     pub unsure: Vec<String>,
+    /// Those that may have data, where no cluster ID is recorded that they could be known by.
+    pub unrecorded: Vec<String>,
 }
 
-pub async fn members(tenure: &Tenure, cluster: &EtcdCluster) -> Result<Members, LookError> {
-    let status = cluster.status.clone().unwrap_or_default();
-    let Ok(id) = u64::from_str_radix(&status.cluster_id, 16) else { return Ok(Members::default()) };
-    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-    let ours = ListParams::default().labels(&labels::selector(&labels::of_cluster(&name)));
+pub async fn members(
+    tenure: &Tenure,
+    restore: &EtcdRestore,
+    cluster: Option<&EtcdCluster>,
+) -> Result<Members, LookError> {
+    let (namespace, name) = (restore.namespace().unwrap_or_default(), &restore.spec.etcd_cluster.name);
+    let ours = ListParams::default().labels(&labels::selector(&labels::of_cluster(name)));
     let pods: Api<Pod> = Api::namespaced(tenure.client.clone(), &namespace);
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(tenure.client.clone(), &namespace);
+    let claims: Api<Claim> = Api::namespaced(tenure.client.clone(), &namespace);
     let (pods, claims) = tokio::try_join!(pods.list(&ours), claims.list_metadata(&ours))?;
-    let asked = pods.items.iter().filter_map(|pod| {
+    let (pods, claims) = (pods.items, claims.items);
+    let status = cluster.and_then(|cluster| cluster.status.clone()).unwrap_or_default();
+    let Ok(id) = u64::from_str_radix(&status.cluster_id, 16) else {
+        let unrecorded = unrecorded(cluster, &pods, &claims);
+        let there = pods.iter().filter(|pod| unrecorded.contains(&pod.name_any()));
+        let answering = answering(there, None).await;
+        return Ok(Members { answering, unrecorded, ..Members::default() });
+    };
+    let answering = answering(pods.iter(), Some(ClusterId(id))).await;
+    let answers: BTreeSet<&str> = answering.iter().map(|(name, _)| name.as_str()).collect();
+    let listed = status.members.ready.iter().chain(&status.members.unready);
+    let unsure = listed
+        .filter(|name| !answers.contains(name.as_str()) && may_have_data(name, &pods, &claims))
+        .cloned()
+        .collect();
+    Ok(Members { answering, unsure, ..Members::default() })
+}
+
+async fn answering<'a>(
+    pods: impl Iterator<Item = &'a Pod>,
+    cluster: Option<ClusterId>,
+) -> Vec<(String, Candidate)> {
+    let asked = pods.filter_map(|pod| {
         let ip = pod.status.as_ref()?.pod_ip.clone()?;
         Some(async move {
-            let expect = Expect { cluster: Some(ClusterId(id)), member: None };
+            let expect = Expect { cluster, member: None };
             let member = Member::connect(format!("{ip}:{CLIENT_PORT}"), expect).ok()?;
             let status = member.status().await.ok()?;
             let member = member.expecting(status.identity.into());
             Some((pod.name_any(), Candidate { member, status }))
         })
     });
-    let answering: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
-    let answers: BTreeSet<&str> = answering.iter().map(|(name, _)| name.as_str()).collect();
-    let listed = status.members.ready.iter().chain(&status.members.unready);
-    let unsure = listed
-        .filter(|name| !answers.contains(name.as_str()) && may_have_data(name, &pods.items, &claims.items))
-        .cloned()
-        .collect();
-    Ok(Members { answering, unsure })
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Where no cluster ID is recorded: what is there all the same, and may hold what somebody was promised. Not what goes
+/// with an owner that is gone, and not what our own beginning or an earlier restore is just making.
+fn unrecorded(
+    cluster: Option<&EtcdCluster>,
+    pods: &[Pod],
+    claims: &[PartialObjectMeta<Claim>],
+) -> Vec<String> {
+    let uid = cluster.and_then(ResourceExt::uid);
+    let status = cluster.and_then(|cluster| cluster.status.clone()).unwrap_or_default();
+    let seeds = [status.seed, status.restore.map(|restore| restore.seed).unwrap_or_default()];
+    let stays = |meta: &ObjectMeta| {
+        let owners = meta.owner_references.as_deref().unwrap_or_default();
+        let owned = owners.is_empty() || owners.iter().any(|owner| Some(&owner.uid) == uid.as_ref());
+        let made = meta.name.as_ref().is_some_and(|name| seeds.contains(name));
+        owned && !made && meta.deletion_timestamp.is_none()
+    };
+    let pods = pods.iter().filter(|pod| !has_ended(pod) && !is_armed(pod)).map(|pod| &pod.metadata);
+    let there = pods.chain(claims.iter().map(|claim| &claim.metadata)).filter(|meta| stays(meta));
+    let names: BTreeSet<String> = there.filter_map(|meta| meta.name.clone()).collect();
+    names.into_iter().collect()
 }
 
 /// Its pod or its claim is there, and not known to hold nothing.
-fn may_have_data(name: &str, pods: &[Pod], claims: &[PartialObjectMeta<PersistentVolumeClaim>]) -> bool {
+fn may_have_data(name: &str, pods: &[Pod], claims: &[PartialObjectMeta<Claim>]) -> bool {
     let claim = claims.iter().any(|claim| claim.name_any() == name);
-    let ended = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Failed" | "Succeeded"))
-    };
-    claim || pods.iter().any(|pod| pod.name_any() == name && !ended(pod))
+    claim || pods.iter().any(|pod| pod.name_any() == name && !has_ended(pod))
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// Saves what a survivor has beside the backup.
@@ -203,9 +282,9 @@ pub async fn save(
 mod tests {
     use super::*;
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn cluster(status: serde_json::Value, request: Option<&str>) -> EtcdCluster {
+    fn cluster(status: Value, request: Option<&str>) -> EtcdCluster {
         let request = request.map(|uid| {
             json!({"uid": uid, "name": uid, "image": "i", "source": {}, "digest": "d"}).to_string()
         });
@@ -228,7 +307,7 @@ mod tests {
         {"type": "Available", "status": "Unknown"}, {"type": "QuorumLost", "status": "Unknown"},
     ]}), "Unknown")]
     #[case::no_word(json!({"clusterID": "a"}), "Unknown")]
-    fn the_cluster_tells_what_it_is(#[case] status: serde_json::Value, #[case] is: &str) {
+    fn the_cluster_tells_what_it_is(#[case] status: Value, #[case] is: &str) {
         let backup =
             Backup { place: place(), contents: BackupContents::default(), version: None, spec: None };
         let target = target(Some(&cluster(status, None)), &EtcdRestore::default(), &backup);
@@ -240,19 +319,82 @@ mod tests {
         runtime.block_on(Place::memory(Vec::<u8>::new())).unwrap()
     }
 
+    /// The next process goes on where this one was told to end.
+    #[rstest]
+    #[case::stopped(SaveError::Stopped, true)]
+    #[case::damaged(SaveError::Damaged(snapshot::Damage::Empty), false)]
+    fn a_survivor_that_is_not_saved(#[case] source: SaveError, #[case] passing: bool) {
+        let error = LookError::Survivor { member: "c-1".into(), source };
+        assert_eq!((error.is_passing(), error.yields_to_force()), (passing, !passing));
+    }
+
+    /// Of a cluster without a recorded ID, whose UID is `u`.
+    #[rstest]
+    #[case::nothing(json!([]), json!([]), &[])]
+    #[case::of_coreos(json!([pod("a", Some("u"))]), json!([]), &["a"])]
+    #[case::retained(json!([]), json!([claim("a", None)]), &["a"])]
+    #[case::orphaned(json!([pod("a", None), pod("b", None)]), json!([claim("a", None)]), &["a", "b"])]
+    #[case::goes_with_its_owner(json!([pod("a", Some("gone"))]), json!([claim("a", Some("gone"))]), &[])]
+    #[case::being_deleted(json!([with(pod("a", None), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))]), json!([]), &[])]
+    #[case::ended(json!([with(pod("a", Some("u")), "/status/phase", json!("Failed"))]), json!([]), &[])]
+    #[case::our_seed(json!([pod("seed", Some("u"))]), json!([claim("seed", Some("u"))]), &[])]
+    #[case::its_joiner(json!([with(pod("a", Some("u")), "/metadata/annotations", json!({
+        api::annotations::INITIAL_CLUSTER: "seed=http://seed:2380,a=http://a:2380",
+    }))]), json!([]), &[])]
+    #[case::seed_of_a_restore_before(json!([pod("restored", Some("u"))]), json!([]), &[])]
+    fn what_nobody_has_recorded(#[case] pods: Value, #[case] claims: Value, #[case] names: &[&str]) {
+        let status = json!({"seed": "seed", "restore": {"uid": "r", "seed": "restored", "stage": "Failed"}});
+        let mut cluster = cluster(status, None);
+        cluster.metadata.uid = Some("u".into());
+        let (pods, claims): (Vec<_>, Vec<_>) =
+            (serde_json::from_value(pods).unwrap(), serde_json::from_value(claims).unwrap());
+        assert_eq!(unrecorded(Some(&cluster), &pods, &claims), names);
+    }
+
+    /// Without an EtcdCluster, whatever had one as its owner goes.
+    #[test]
+    fn what_outlived_its_cluster() {
+        let pods: [Pod; 2] =
+            [pod("a", Some("u")), pod("b", None)].map(|pod| serde_json::from_value(pod).unwrap());
+        assert_eq!(unrecorded(None, &pods, &[]), ["b"]);
+    }
+
+    fn pod(name: &str, owner: Option<&str>) -> Value {
+        json!({"metadata": metadata(name, owner), "status": {"phase": "Running"}})
+    }
+
+    fn claim(name: &str, owner: Option<&str>) -> Value {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(name, owner)})
+    }
+
+    fn metadata(name: &str, owner: Option<&str>) -> Value {
+        let owner =
+            owner.map(|uid| json!({"apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": uid}));
+        json!({"name": name, "annotations": {}, "deletionTimestamp": null, "ownerReferences": Vec::from_iter(owner)})
+    }
+
+    fn with(mut object: Value, at: &str, value: Value) -> Value {
+        *object.pointer_mut(at).unwrap() = value;
+        object
+    }
+
     #[rstest]
     #[case::none(json!({}), None, None)]
     #[case::our_own(json!({}), Some("u1"), None)]
     #[case::just_asked(json!({}), Some("u2"), Some("u2"))]
     #[case::filling(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Filling"}}), Some("u2"), Some("u2"))]
+    #[case::lost_again(json!({
+        "restore": {"uid": "u2", "seed": "s", "stage": "Filling"},
+        "conditions": [{"type": "QuorumLost", "status": "True"}],
+    }), Some("u2"), None)]
+    #[case::lost_before(json!({
+        "restore": {"uid": "u2", "seed": "s", "stage": "Seeding"},
+        "conditions": [{"type": "QuorumLost", "status": "True"}],
+    }), Some("u2"), Some("u2"))]
     #[case::done(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Done"}}), Some("u2"), None)]
     #[case::failed(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Failed"}}), Some("u2"), None)]
     #[case::of_an_earlier_one(json!({"restore": {"uid": "u0", "seed": "s", "stage": "Done"}}), Some("u2"), Some("u2"))]
-    fn no_two_at_once(
-        #[case] status: serde_json::Value,
-        #[case] request: Option<&str>,
-        #[case] other: Option<&str>,
-    ) {
+    fn no_two_at_once(#[case] status: Value, #[case] request: Option<&str>, #[case] other: Option<&str>) {
         assert_eq!(under_way(&cluster(status, request), "u1").as_deref(), other);
     }
 }

@@ -12,7 +12,7 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::v1beta2::{EtcdCluster, EtcdRestore, RestoreRequest, Survivor};
+use api::v1beta2::{EtcdCluster, EtcdRestore, RestoreRequest};
 use domain::HopTable;
 use futures::StreamExt;
 use kube::core::DeserializeGuard;
@@ -63,6 +63,8 @@ enum RoundError {
     Kubernetes(#[from] kube::Error),
     #[error(transparent)]
     Look(LookError),
+    #[error(transparent)]
+    Request(RequestError),
 }
 
 /// Why a restore failed for good.
@@ -119,10 +121,19 @@ fn retry(restore: Arc<Guarded>, error: &RoundError, context: Arc<Context>) -> Ac
 
 async fn reconcile(restore: Arc<Guarded>, context: Arc<Context>) -> Result<Action, RoundError> {
     let clock = context.tenure.rounds.reconcile(NAME);
-    let Ok(object) = &restore.0 else {
-        warn!(restore = %Key::of(&*restore), "the EtcdRestore cannot be read: correct it");
-        clock.ok();
-        return Ok(Action::await_change());
+    let object = match &restore.0 {
+        Ok(object) => object,
+        Err(invalid) => {
+            let message = format!(
+                "the EtcdRestore cannot be read, nothing is done until it is corrected: {}",
+                invalid.error
+            );
+            warn!(restore = %Key::of(&*restore), message);
+            let about = restore.object_ref(&());
+            context.tenure.recorder.publish(&about, Severity::Warning, "SpecInvalid", &message).await;
+            clock.ok();
+            return Ok(Action::await_change());
+        }
     };
     let mut round = Round { tenure: &context.tenure, restore: object.clone() };
     let ended = round.go().await;
@@ -162,7 +173,7 @@ impl Round<'_> {
         match self.begin(cluster).await {
             Ok(()) | Err(Failure::Request(RequestError::Changed)) => Ok(Action::requeue(FOLLOW)),
             Err(Failure::Look(error)) if error.is_passing() => Err(RoundError::Look(error)),
-            Err(Failure::Request(RequestError::Kubernetes(error))) => Err(error.into()),
+            Err(Failure::Request(error)) if error.is_passing() => Err(RoundError::Request(error)),
             Err(failure) => self.fail(&failure).await,
         }
     }
@@ -176,6 +187,8 @@ impl Round<'_> {
         self.restore.status = Some(status);
 
         let uid = self.restore.uid().unwrap_or_default();
+        let members = look::members(self.tenure, &self.restore, cluster.as_ref());
+        let members = members.await.map_err(Failure::Look)?;
         let mut facts = Facts {
             force: self.restore.spec.force,
             revision: backup.contents.revision,
@@ -184,32 +197,30 @@ impl Round<'_> {
             under_way: cluster.as_ref().and_then(|cluster| look::under_way(cluster, &uid)),
             survivors: Vec::new(),
             unsure: Vec::new(),
+            unrecorded: members.unrecorded,
         };
         let hops = HopTable::default();
         decide(&facts, &hops)?;
-        if let Some(cluster) = &cluster {
-            let members = look::members(self.tenure, cluster).await.map_err(Failure::Look)?;
-            facts.unsure.clone_from(&members.unsure);
-            // Of a cluster that answers, one has what all have.
-            let healthy = matches!(facts.target, Target::Healthy { .. });
-            let enough = if healthy { 1 } else { members.answering.len() };
-            for (name, survivor) in members.answering.into_iter().take(enough) {
-                self.say(Phase::Saving, &format!("what {name} still has is saved beside the backup")).await?;
-                let saved = look::save(self.tenure, &self.restore, &backup.place, &name, survivor).await;
-                let (survivor, saved_to) = saved.map_err(Failure::Look)?;
-                let dropped = (survivor.revision - facts.revision).max(0);
-                let mut status = self.restore.status.clone().unwrap_or_default();
-                status.survivors.retain(|known| known.member != name);
-                status.survivors.push(Survivor {
-                    member: name,
-                    revision: survivor.revision,
-                    dropped,
-                    saved_to,
-                });
-                self.restore.status = Some(status);
-                facts.survivors.push(survivor);
+        // Of a cluster that answers, one has what all have.
+        let healthy = matches!(facts.target, Target::Healthy { .. });
+        let enough = if healthy { 1 } else { members.answering.len() };
+        for (name, survivor) in members.answering.into_iter().take(enough) {
+            self.say(Phase::Saving, &format!("what {name} still has is saved beside the backup")).await?;
+            let saved = look::save(self.tenure, &self.restore, &backup.place, &name, survivor).await;
+            let noted = report::survivor(&name, facts.revision, &saved);
+            match saved {
+                Ok((survivor, _)) => facts.survivors.push(survivor),
+                Err(error) if facts.force && error.yields_to_force() => {
+                    warn!(restore = %Key::of(&self.restore), %error, "goes on without, by force");
+                }
+                Err(error) => return Err(Failure::Look(error)),
             }
+            let mut status = self.restore.status.clone().unwrap_or_default();
+            status.survivors.retain(|known| known.member != name);
+            status.survivors.push(noted);
+            self.restore.status = Some(status);
         }
+        facts.unsure = members.unsure;
         decide(&facts, &hops)?;
         let request = request::compose(self.tenure, &self.restore, &backup).await?;
         self.say(Phase::Seeding, "the backup is verified; the cluster is asked to begin with it").await?;
@@ -241,7 +252,13 @@ impl Round<'_> {
                 self.say(Phase::Seeding, &format!("{seed} is made from the backup")).await?;
             }
             api::v1beta2::RestoreStage::Filling => {
-                self.say(Phase::Filling, "the backup is back; the cluster grows to its size").await?;
+                let message = if look::lost(cluster) {
+                    "the restored cluster has lost its quorum before it was full: see its condition QuorumLost; \
+                     another EtcdRestore may take the place of this one"
+                } else {
+                    "the backup is back; the cluster grows to its size"
+                };
+                self.say(Phase::Filling, message).await?;
             }
             api::v1beta2::RestoreStage::Done => {
                 self.say(Phase::Succeeded, "the cluster is full and holds what the backup holds").await?;

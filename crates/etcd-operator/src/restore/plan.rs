@@ -7,7 +7,7 @@ use domain::{HopTable, Version};
 pub enum Target {
     /// There is no EtcdCluster of that name; this spec would make one, if any is known.
     Absent { spec: Option<Known> },
-    /// It exists, and never had a member.
+    /// It exists, and no member of it was ever recorded.
     Empty { version: String },
     /// A majority of its members is down.
     Lost { version: String },
@@ -35,6 +35,8 @@ pub struct Facts {
     pub survivors: Vec<Survivor>,
     /// Members that do not answer, and whose data may still be somewhere.
     pub unsure: Vec<String>,
+    /// Pods and claims that may hold data, of a cluster whose ID nobody has recorded.
+    pub unrecorded: Vec<String>,
 }
 
 /// A member that gave its snapshot.
@@ -69,6 +71,12 @@ pub enum Refusal {
         "{} cannot be reached and may still have newer data: bring them back or delete their pods and claims, or write force: true to go on without", .0.join(", ")
     )]
     Unsure(Vec<String>),
+    #[error(
+        "pods or claims of the cluster may hold data, and no cluster ID is recorded that tells of it: {}; let \
+         etcd-operator take the cluster up first, or delete them, or write force: true to have them deleted once the \
+         restored cluster is full", .0.join(", ")
+    )]
+    Unrecorded(Vec<String>),
 }
 
 impl Refusal {
@@ -82,6 +90,7 @@ impl Refusal {
             Self::Unknown => "ClusterUnknown",
             Self::Newer { .. } => "SurvivorNewer",
             Self::Unsure(_) => "MemberUnreachable",
+            Self::Unrecorded(_) => "ClusterNotRecorded",
         }
     }
 }
@@ -114,6 +123,9 @@ pub fn decide(facts: &Facts, hops: &HopTable) -> Result<(), Refusal> {
         Target::Unknown { .. } => return Err(Refusal::Unknown),
         Target::Absent { .. } | Target::Empty { .. } | Target::Lost { .. } => {}
     }
+    if !facts.unrecorded.is_empty() {
+        return Err(Refusal::Unrecorded(facts.unrecorded.clone()));
+    }
     let newer: Vec<_> = facts.survivors.iter().filter(|s| s.revision > facts.revision).cloned().collect();
     if !newer.is_empty() {
         return Err(Refusal::Newer { revision: facts.revision, survivors: newer });
@@ -138,6 +150,7 @@ mod tests {
             under_way: None,
             survivors: Vec::new(),
             unsure: Vec::new(),
+            unrecorded: Vec::new(),
         }
     }
 
@@ -160,6 +173,10 @@ mod tests {
     #[case::survivor_equal(survivor(100), None, None)]
     #[case::survivor_ahead(survivor(101), Some("c-1 (revision 101) is newer"), None)]
     #[case::unreachable(|f: &mut Facts| f.unsure.push("c-2".into()), Some("c-2 cannot be reached"), None)]
+    #[case::unrecorded(|f: &mut Facts| {
+        f.target = Target::Empty { version: "3.5.16".into() };
+        f.unrecorded.push("c-2".into());
+    }, Some("tells of it: c-2"), None)]
     #[case::newer_backup(|f: &mut Facts| f.etcd_version = Some(Version::new(3, 6, 4)), Some("backup of etcd 3.6.4"), Some("backup of etcd 3.6.4"))]
     #[case::older_backup(|f: &mut Facts| f.etcd_version = Some(Version::new(3, 4, 15)), None, None)]
     #[case::backup_of_unknown_version(|f: &mut Facts| f.etcd_version = None, None, None)]

@@ -7,6 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 
+use super::look::LookError;
+use super::plan;
 use crate::tenure::Tenure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,24 @@ fn composed(restore: &EtcdRestore, phase: Phase, reason: &str, message: &str) ->
     status
 }
 
+/// What becomes of what this member still has; the backup ends at `revision`.
+pub fn survivor(
+    name: &str,
+    revision: i64,
+    saved: &Result<(plan::Survivor, String), LookError>,
+) -> api::v1beta2::Survivor {
+    let mut survivor = api::v1beta2::Survivor { member: name.to_owned(), ..Default::default() };
+    match saved {
+        Ok((held, saved_to)) => {
+            survivor.revision = held.revision;
+            survivor.dropped = (held.revision - revision).max(0);
+            survivor.saved_to.clone_from(saved_to);
+        }
+        Err(error) => survivor.not_saved = error.to_string(),
+    }
+    survivor
+}
+
 /// Writes it if anything in it is new, on condition that nobody wrote the object since it was read.
 pub async fn write(
     tenure: &Tenure,
@@ -95,6 +115,17 @@ mod tests {
         assert_eq!((status.phase.as_str(), status.reason.as_str()), ("Failed", "page 7 is damaged"));
         let stalled = conditions::find(&status.conditions, "Stalled").unwrap();
         assert_eq!((stalled.status, stalled.reason.as_str()), (ConditionStatus::True, "BackupDamaged"));
+    }
+
+    #[test]
+    fn a_survivor_was_saved_or_it_is_said_why_not() {
+        let held = plan::Survivor { name: "c-1".into(), revision: 130 };
+        let saved = survivor("c-1", 100, &Ok((held, "bucket/b.survivor-c-1".into())));
+        assert_eq!((saved.revision, saved.dropped, saved.not_saved.as_str()), (130, 30, ""));
+        assert_eq!(saved.saved_to, "bucket/b.survivor-c-1");
+        let source = snapshot::SaveError::Damaged(snapshot::Damage::Empty);
+        let lost = survivor("c-1", 100, &Err(LookError::Survivor { member: "c-1".into(), source }));
+        assert!(lost.saved_to.is_empty() && lost.not_saved.contains("c-1 still has"), "{lost:?}");
     }
 
     #[test]

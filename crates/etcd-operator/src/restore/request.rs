@@ -38,6 +38,15 @@ impl RequestError {
             Self::Kubernetes(_) => "KubernetesRefused",
         }
     }
+
+    /// Tried again. What the API server finds invalid stays so: a saved spec that today's rules refuse.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Kubernetes(kube::Error::Api(status)) => ![400, 422].contains(&status.code),
+            Self::Changed | Self::Kubernetes(_) => true,
+            Self::NoImage | Self::NoSpec | Self::NoStore => false,
+        }
+    }
 }
 
 pub async fn compose(
@@ -102,5 +111,25 @@ pub async fn write(
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Err(RequestError::Changed),
         Err(error) => Err(RequestError::Kubernetes(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::unreadable(400, false)]
+    #[case::invalid(422, false)]
+    #[case::forbidden(403, true)]
+    #[case::busy(429, true)]
+    #[case::broken(500, true)]
+    fn what_is_invalid_is_not_asked_again(#[case] code: u16, #[case] passing: bool) {
+        let refused = Status::failure("spec.size is out of range", "Invalid").with_code(code);
+        let error = RequestError::Kubernetes(kube::Error::Api(Box::new(refused)));
+        assert_eq!(error.is_passing(), passing);
+        assert!(error.to_string().contains("spec.size is out of range"), "{error}");
     }
 }

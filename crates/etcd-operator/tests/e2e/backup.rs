@@ -1,5 +1,7 @@
 //! Backups: the notes' commands as they stand, periodic ones over the operator's death, and settings that are wrong.
 
+mod before_upgrade;
+mod faults;
 mod fixture;
 
 use std::collections::BTreeSet;
@@ -32,8 +34,7 @@ async fn the_notes() {
         clean_up(&reader).await?;
         reader.types("example/rbac/create_role.sh").await?;
         reader.types("kubectl create -f example/deployment.yaml").await?;
-        reader.sees("kubectl get crd", |crds| crds.contains("etcdclusters.etcd.database.coreos.com")).await?;
-        reader.types("kubectl wait --for=condition=Established crd/etcdclusters.etcd.database.coreos.com").await?;
+        reader.served("etcdclusters.etcd.database.coreos.com").await?;
         reader.types("kubectl create -f example/example-etcd-cluster.yaml").await?;
         let cluster = Cluster { test, name: "example-etcd-cluster".to_owned() };
         cluster.settled(3, "3.2.13").await?;
@@ -41,8 +42,7 @@ async fn the_notes() {
 
         reader.types("kubectl create -f example/etcd-backup-operator/deployment.yaml").await?;
         let crd = "etcdbackups.etcd.database.coreos.com";
-        reader.sees("kubectl get crd", |shown| row(shown, &format!("{crd} ")).is_ok()).await?;
-        reader.types(&format!("kubectl wait --for=condition=Established crd/{crd}")).await?;
+        reader.served(crd).await?;
         reader.sees("kubectl get pod", |pods| row(pods, "etcd-backup-operator-").is_ok_and(|pod| pod.contains("1/1"))).await?;
         let aws = test.lab.layout.aws_dir().display().to_string();
         reader
@@ -91,8 +91,7 @@ async fn restored(reader: &Reader<'_>, cluster: &Cluster<'_>) -> Outcome {
     reader.sees("kubectl get pods -l app=etcd -o name", str::is_empty).await?;
     reader.types("kubectl create -f example/etcd-restore-operator/deployment.yaml").await?;
     let crd = "etcdrestores.etcd.database.coreos.com";
-    reader.sees("kubectl get crd", |shown| row(shown, &format!("{crd} ")).is_ok()).await?;
-    reader.types(&format!("kubectl wait --for=condition=Established crd/{crd}")).await?;
+    reader.served(crd).await?;
     reader
         .types(
             "sed -e 's|<full-s3-path>|mybucket/etcd.backup|g' \
@@ -131,7 +130,7 @@ async fn clean_up(reader: &Reader<'_>) -> Outcome {
     Ok(())
 }
 
-/// Slots are neither missed nor doubled, the policy takes what is too many, and a sibling's is not touched.
+/// Slots are neither missed nor doubled, the policy takes what is too many, and a sibling's is not touched. Cron's come, too.
 #[tokio::test]
 async fn periodic_over_a_kill() {
     let (lab, _turn) = shared_lab().await.unwrap();
@@ -155,6 +154,11 @@ async fn periodic_over_a_kill() {
             "s3": {"path": path, "awsSecret": "aws"},
         });
         let backup = Backup::once(&cluster, "periodic", periodic).await?;
+        let by_cron = json!({
+            "schedule": "* * * * *",
+            "s3": {"path": format!("mybucket/{}/by-cron", test.name), "awsSecret": "aws"},
+        });
+        let scheduled = Backup::once(&cluster, "scheduled", by_cron).await?;
         let uid = backup.get().await?.metadata.uid.unwrap_or_default();
         let mut slots = BTreeSet::new();
         let mut objects = BTreeSet::new();
@@ -198,18 +202,32 @@ async fn periodic_over_a_kill() {
             format!("etcd_operator_backup_age_seconds{{namespace=\"{}\",backup=\"periodic\"}}", test.name);
         assert!(operator.metric(&age).await?.is_some_and(|age| age < 30.0), "the age is told");
 
+        // It was asked for with the others: what is left of the minute is short.
+        let slot = scheduled.good().await?.last_slot.map(|slot| slot.0.as_second() % 60);
+        assert_eq!(slot, Some(0), "cron's slots are whole minutes");
         test.kubectl(&["delete", "etcdbackup", "periodic"]).await?;
         gone(&backup.api(), "periodic", LIMIT).await?;
+        until("its age to be told no more", LIMIT, async || {
+            let age = operator.metric(&age).await.map_err(|error| lab::Error::other("metrics", error))?;
+            Ok(age.map_or(Ok(()), Err))
+        })
+        .await?;
+        // What was under way when it was deleted may still come to its end; six seconds are longer than its interval.
+        until("what it made, and no more", LIMIT, async || {
+            let left = manifests(test, &path).await.map_err(|error| lab::Error::other("list", error))?;
+            let rest = stays("what it made", Duration::from_secs(6), async || {
+                Ok(manifests(test, &path).await? == left)
+            });
+            Ok(rest.await.map_err(|error| error.to_string()))
+        })
+        .await?;
         let left = manifests(test, &path).await?;
+        assert!(left.iter().any(|one| one.owner_uid == uid), "what it made stays: {left:?}");
         assert!(
             left.iter().any(|one| one.object.ends_with("etcd.backup-sibling")),
             "the sibling's: {left:?}"
         );
-        stays("what it made, and no more", Duration::from_secs(6), async || {
-            let now = manifests(test, &path).await?;
-            Ok(now == left && now.iter().any(|one| one.owner_uid == uid))
-        })
-        .await
+        Ok(())
     })
     .await
     .unwrap();
@@ -332,8 +350,10 @@ async fn of_version(#[case] version: &str) {
         operator.restart()?;
         store.edit(json!({"s3": {"forcePathStyle": true}})).await?;
         store.seen().await?;
-        assert_eq!(manifests(test, &path).await?, before, "a finished one never runs again");
-        Ok(())
+        stays("a finished one, which never runs again,", Duration::from_secs(5), async || {
+            Ok(manifests(test, &path).await? == before)
+        })
+        .await
     })
     .await
     .unwrap();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use api::conditions::ConditionStatus;
 use domain::AlarmKind;
 use etcd::{Expect, Member};
-use futures::future::{join_all, try_join_all};
-use lab::kit::{TestNamespace, shared_lab};
+use futures::future::try_join_all;
+use lab::kit::{TestNamespace, lab_alone, shared_lab};
 use lab::wait::until;
 use nix::sys::signal::Signal;
 use rand::rngs::StdRng;
@@ -78,17 +78,35 @@ async fn dies_at(operator: &mut Operator, lived: u32, moment: Duration) -> Outco
     operator.restart()
 }
 
+/// How long half of them took to tell of an edit, when all are edited at once.
+async fn median_edit(clusters: &[&Cluster<'_>]) -> Outcome<Duration> {
+    let edits = clusters.iter().map(async |cluster| {
+        let began = Instant::now();
+        cluster.edit(json!({"paused": true})).await?;
+        cluster.says("to be paused", LIMIT, |status| status.control_paused).await?;
+        let took = began.elapsed();
+        cluster.edit(json!({"paused": false})).await?;
+        cluster.says("to go on", LIMIT, |status| !status.control_paused).await?;
+        Outcome::Ok(took)
+    });
+    let mut took = try_join_all(edits).await?;
+    took.sort();
+    Ok(took.get(took.len() / 2).copied().unwrap_or_default())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_others_hang() {
     const SINGLES: usize = 18;
-    let (lab, _turn) = shared_lab().await.unwrap();
+    // Twenty clusters on two cores take from others what these need to answer in time.
+    let (lab, _alone) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "twenty").await.unwrap();
     test.run(async |test| -> Outcome {
         let _operator = Operator::start(test)?;
         let version = "3.5.16";
         let size = |number: usize| if number < SINGLES { 1 } else { 3 };
         let create = async |number: usize| {
-            let spec = json!({"size": size(number), "version": version});
+            // Who hangs is to be left alone for as long as a busy machine needs for all this.
+            let spec = json!({"size": size(number), "version": version, "memberUnresponsiveSeconds": 600});
             Cluster::create(test, &format!("c{number}"), spec).await
         };
         let clusters = try_join_all((0..SINGLES + 2).map(create)).await?;
@@ -96,30 +114,16 @@ async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_othe
             .await?;
 
         let (single, three) = (&clusters[0], &clusters[SINGLES]);
+        let healthy: Vec<&Cluster<'_>> =
+            clusters.iter().filter(|c| c.name != single.name && c.name != three.name).collect();
+        let before = median_edit(&healthy).await?;
+
         let hanging = [single.victim(Who::Leader).await?, three.victim(Who::Leader).await?];
         hanging[0].signal(single, Signal::SIGSTOP)?;
         hanging[1].signal(three, Signal::SIGSTOP)?;
         single.condition("Ready", ConditionStatus::False, LIMIT).await?;
 
-        let healthy: Vec<&Cluster<'_>> =
-            clusters.iter().filter(|c| c.name != single.name && c.name != three.name).collect();
-        let served = healthy.iter().map(async |cluster| {
-            let began = Instant::now();
-            cluster.edit(json!({"paused": true})).await?;
-            cluster.says("to be paused", LIMIT, |status| status.control_paused).await?;
-            let took = began.elapsed();
-            cluster.edit(json!({"paused": false})).await?;
-            Outcome::Ok(took)
-        });
-        let served = join_all(served).await.into_iter().collect::<Outcome<Vec<_>>>()?;
-        let slowest = served.into_iter().max().unwrap_or_default();
-        println!(
-            "an edit of each of {} healthy clusters was in status after {slowest:?} at most",
-            healthy.len()
-        );
-        // One hanging member costs its own cluster a second per round; in a row, eighteen would cost far more.
-        assert!(slowest < Duration::from_secs(5), "{slowest:?}");
-
+        let beside = median_edit(&healthy).await?;
         let other = &clusters[SINGLES + 1];
         let lost = other.victim(Who::Other).await?;
         test.kubectl(&["delete", "pod", &lost.name, "--wait=false"]).await?;
@@ -130,7 +134,19 @@ async fn of_twenty_clusters_the_healthy_are_served_at_once_while_members_of_othe
         hanging[1].signal(three, Signal::SIGCONT)?;
         single.settled(1, version).await?;
         three.settled(3, version).await?;
-        hanging[1].came_back(three, 0).await
+        hanging[1].came_back(three, 0).await?;
+
+        // What else the machine is busy with changes from one moment to the next, and costs all alike.
+        let after = median_edit(&healthy).await?;
+        println!(
+            "an edit of each of {} healthy clusters was in the status of half of them after {before:?}, beside hanging members \
+             after {beside:?}, and later after {after:?}",
+            healthy.len()
+        );
+        // One hanging member costs its own cluster a second per round; in a row, eighteen would cost far more.
+        let bearable = before.max(after) * 2 + Duration::from_secs(4);
+        assert!(beside < bearable, "{before:?} before them, {beside:?} beside them, {after:?} after them");
+        Ok(())
     })
     .await
     .unwrap();
@@ -149,11 +165,7 @@ async fn paused_it_keeps_its_hands_off_and_heals_after() {
 
         // In the middle of growing.
         cluster.edit(json!({"size": 5})).await?;
-        until("a fourth pod", LIMIT, async || {
-            let pods = cluster.pods().await.map_err(|error| lab::Error::other("pods", error))?.len();
-            Ok(if pods > 3 { Ok(()) } else { Err(pods) })
-        })
-        .await?;
+        cluster.pods_are("a fourth pod", |pods| pods.len() > 3).await?;
         cluster.edit(json!({"paused": true})).await?;
         cluster.says("to be paused", LIMIT, |status| status.control_paused).await?;
         cluster.condition("Paused", ConditionStatus::True, LIMIT).await?;

@@ -1,6 +1,11 @@
 //! Restores: what a backup holds comes back whole, and a restore that cannot be done changes nothing.
 
-mod bucket;
+pub mod bucket;
+mod claim;
+mod faults;
+pub mod gate;
+mod stopped;
+mod troubles;
 mod writes;
 
 use std::path::Path;
@@ -29,6 +34,29 @@ const IMAGE: &str = "--image=quay.io/coreos/etcd-operator:latest";
 fn operator(test: &TestNamespace<'_>) -> Outcome<Operator> {
     test.lab.publish(Path::new(env!("CARGO_BIN_EXE_etcd-operator")))?;
     Operator::start_with(test, &["--controllers=cluster,restore", IMAGE])
+}
+
+/// A cluster that is full, a backup of it, and a client that writes on.
+struct Scene<'a> {
+    bucket: Bucket,
+    cluster: Cluster<'a>,
+    writes: Writes,
+    /// What was promised before the backup began.
+    promised: u64,
+    object: String,
+}
+
+impl<'a> Scene<'a> {
+    async fn set(test: &'a TestNamespace<'a>, spec: Value) -> Outcome<Self> {
+        let bucket = Bucket::open(test).await?;
+        let cluster = Cluster::create(test, NAME, spec).await?;
+        let wanted = cluster.get().await?.spec;
+        cluster.settled(usize::try_from(wanted.size)?, wanted.version()).await?;
+        let writes = Writes::start(&cluster);
+        let promised = writes.some(200).await?;
+        let object = bucket.save(&cluster, "backup").await?;
+        Ok(Self { bucket, cluster, writes, promised, object })
+    }
 }
 
 fn restores(test: &TestNamespace<'_>) -> Api<EtcdRestore> {
@@ -113,12 +141,8 @@ async fn a_lost_majority_comes_back_from_a_backup(#[case] prefix: &str, #[case] 
     let test = TestNamespace::new(lab, prefix).await.unwrap();
     test.run(async |test| -> Outcome {
         let _operator = operator(test)?;
-        let bucket = Bucket::open(test).await?;
-        let cluster = Cluster::create(test, NAME, spec(VERSION, on_volumes)).await?;
-        cluster.settled(3, VERSION).await?;
-        let writes = Writes::start(&cluster);
-        let promised = writes.some(200).await?;
-        let object = bucket.save(&cluster, "backup").await?;
+        let Scene { bucket, cluster, writes, promised, object } =
+            Scene::set(test, spec(VERSION, on_volumes)).await?;
         writes.some(50).await?;
         lose_two(&cluster, on_volumes).await?;
         writes.stop().await?;
@@ -171,6 +195,11 @@ async fn lose_two(cluster: &Cluster<'_>, on_volumes: bool) -> Outcome {
     let mut delete = vec!["delete", "pod", "--wait=false", "--grace-period=1"];
     delete.extend(names.iter().map(String::as_str));
     cluster.test.kubectl(&delete).await?;
+    says_lost(cluster).await
+}
+
+/// For good: the message tells of the way back.
+async fn says_lost(cluster: &Cluster<'_>) -> Outcome {
     let lost = |status: &api::EtcdClusterStatus| {
         let lost = status.conditions.iter().find(|condition| condition.type_ == "QuorumLost");
         lost.is_some_and(|lost| lost.status == ConditionStatus::True && lost.message.contains("EtcdRestore"))
@@ -195,12 +224,7 @@ async fn what_cannot_be_restored_leaves_everything_as_it_was() {
     let test = TestNamespace::new(lab, "damaged").await.unwrap();
     test.run(async |test| -> Outcome {
         let _operator = operator(test)?;
-        let bucket = Bucket::open(test).await?;
-        let cluster = Cluster::create(test, NAME, spec(VERSION, false)).await?;
-        cluster.settled(3, VERSION).await?;
-        let writes = Writes::start(&cluster);
-        writes.some(100).await?;
-        let object = bucket.save(&cluster, "backup").await?;
+        let Scene { bucket, cluster, writes, object, .. } = Scene::set(test, spec(VERSION, false)).await?;
         let before = cluster.footprints().await?;
 
         ask(test, &object, json!({})).await?;
@@ -211,6 +235,11 @@ async fn what_cannot_be_restored_leaves_everything_as_it_was() {
             ask(test, &object, json!({"force": true})).await?;
             fails(&cluster, words).await.map_err(|error| format!("{name}: {error}"))?;
         }
+        let manifest = String::from_utf8(bucket.read(&format!("{object}.manifest.json")).await?)?;
+        bucket.put("newer.manifest.json", manifest.replace(VERSION, "3.6.16").into_bytes()).await?;
+        let newer = bucket.put("newer", good).await?;
+        ask(test, &newer, json!({"force": true})).await?;
+        fails(&cluster, "backup of etcd 3.6.16").await?;
         let s3 = |path: &str, secret: &str, endpoint: &str| {
             json!({"force": true, "s3": {"path": path, "awsSecret": secret, "endpoint": endpoint}})
         };
@@ -218,6 +247,7 @@ async fn what_cannot_be_restored_leaves_everything_as_it_was() {
         for (more, words) in [
             (s3("mybucket/nothing-here", bucket::SECRET, ""), "there is no"),
             (s3("nobodys/backup", bucket::SECRET, ""), "there is no bucket"),
+            (s3(&object, "", ""), "write the name of a Secret"),
             (s3(&object, "nobody", ""), "there is no Secret"),
             (s3(&object, "wrong", ""), "refused"),
             (s3(&object, "half", ""), "credentials"),
@@ -247,13 +277,9 @@ async fn into_a_cluster_that_is_not_there(#[case] prefix: &str, #[case] made_by:
     let test = TestNamespace::new(lab, prefix).await.unwrap();
     test.run(async |test| -> Outcome {
         let _operator = operator(test)?;
-        let bucket = Bucket::open(test).await?;
-        let cluster = Cluster::create(test, NAME, json!({"size": 1, "version": made_by})).await?;
-        cluster.settled(1, made_by).await?;
-        let writes = Writes::start(&cluster);
-        let promised = writes.some(100).await?;
+        let Scene { cluster, writes, promised, object, .. } =
+            Scene::set(test, json!({"size": 1, "version": made_by})).await?;
         writes.stop().await?;
-        let object = bucket.save(&cluster, "backup").await?;
         cluster.api().delete(NAME, &DeleteParams::default()).await?;
         gone(&cluster.api(), NAME, LIMIT).await?;
 
@@ -265,47 +291,6 @@ async fn into_a_cluster_that_is_not_there(#[case] prefix: &str, #[case] made_by:
         cluster.settled(size, into).await?;
         writes::all_there(&cluster, promised).await?;
         first_write(&cluster).await
-    })
-    .await
-    .unwrap();
-}
-
-#[rstest]
-#[case::while_it_reads("op-read", "Verifying", false)]
-#[case::while_the_seed_is_made("op-seed", "Seeding", false)]
-#[case::while_the_cluster_grows("op-fill", "Filling", false)]
-#[case::the_seed_itself("seed", "Seeding", true)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle(#[case] prefix: &str, #[case] phase: &str, #[case] seed: bool) {
-    let (lab, _turn) = shared_lab().await.unwrap();
-    let test = TestNamespace::new(lab, prefix).await.unwrap();
-    test.run(async |test| -> Outcome {
-        let mut operator = operator(test)?;
-        let bucket = Bucket::open(test).await?;
-        let cluster = Cluster::create(test, NAME, json!({"size": 1, "version": VERSION})).await?;
-        cluster.settled(1, VERSION).await?;
-        let writes = Writes::start(&cluster);
-        let promised = writes.some(100).await?;
-        writes.stop().await?;
-        let object = bucket.save(&cluster, "backup").await?;
-        cluster.edit(json!({"size": 2})).await?;
-        cluster.settled(2, VERSION).await?;
-        ask(test, &object, json!({"force": true})).await?;
-        at(test, phase).await?;
-        if seed {
-            let named = |status: &api::EtcdClusterStatus| status.restore.is_some();
-            let status = cluster.says("to name its seed", LIMIT, named).await?;
-            let seed = status.restore.map(|restore| restore.seed).unwrap_or_default();
-            until("the seed's pod to be deleted", LIMIT, async || {
-                Ok(test.kubectl(&["delete", "pod", "--wait=false", &seed]).await.map_err(|e| e.to_string()))
-            })
-            .await?;
-        } else {
-            operator.restart()?;
-        }
-        succeeds(test).await?;
-        cluster.settled(2, VERSION).await?;
-        writes::all_there(&cluster, promised).await
     })
     .await
     .unwrap();

@@ -1,6 +1,7 @@
 //! Edits of a running cluster's pods, rolled out member by member, and edits that are refused.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt as _;
 use lab::kit::{TestNamespace, shared_lab};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -63,6 +64,27 @@ async fn an_edit_of_pods_reaches_every_member(#[case] spec: Value) {
         } else {
             assert!(last.is_disjoint(&first), "a member without a volume is replaced");
         }
+        load.end_without_failure().await?;
+        cluster.same_data().await
+    })
+    .await
+    .unwrap();
+}
+
+/// More members and other labels by one edit.
+#[tokio::test]
+async fn size_and_labels_at_once() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "labels").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = Operator::start(test)?;
+        let cluster = Cluster::create(test, "c", json!({"size": 1, "version": "3.6.16"})).await?;
+        cluster.settled(1, "3.6.16").await?;
+        let load = cluster.traffic().await?;
+        cluster.edit(json!({"size": 3, "pod": {"labels": {"team": "storage"}}})).await?;
+        cluster.settled(3, "3.6.16").await?;
+        let labelled = |pod: &Pod| pod.labels().get("team").is_some_and(|team| team == "storage");
+        assert!(cluster.pods().await?.iter().all(labelled), "every member has the label");
         load.end_without_failure().await?;
         cluster.same_data().await
     })

@@ -11,7 +11,6 @@ use lab::kit::{TestNamespace, lab_alone};
 
 use crate::support::{Cluster, Outcome};
 use reader::Reader;
-use shown::row;
 use walk::CLUSTER;
 
 /// The rights that the book gives, and not one more.
@@ -39,6 +38,7 @@ async fn opens<'a>(test: &'a TestNamespace<'a>) -> Outcome<Reader<'a>> {
         reader.reads(&format!("kubectl delete --ignore-not-found -f etcd-operator-{file}.yaml")).await?;
     }
     reader.types("kubectl delete --ignore-not-found pod etcdctl").await?;
+    reader.types("kubectl delete --ignore-not-found lease etcd-operator").await?;
     reader.types("kubectl delete --ignore-not-found clusterrole,clusterrolebinding etcd-operator").await?;
     reader.sees("kubectl get pods -o name", str::is_empty).await?;
     Ok(reader)
@@ -92,12 +92,7 @@ async fn the_notes() {
         reader.types("example/rbac/create_role.sh").await?;
         reader.types("kubectl create -f example/deployment.yaml").await?;
         walk::operator_runs(&reader).await?;
-        reader
-            .sees("kubectl get crd", |shown| row(shown, "etcdclusters.etcd.database.coreos.com ").is_ok())
-            .await?;
-        reader
-            .types("kubectl wait --for=condition=Established crd/etcdclusters.etcd.database.coreos.com")
-            .await?;
+        reader.served("etcdclusters.etcd.database.coreos.com").await?;
         walk::crd_is_shown(&reader).await?;
 
         reader.types("kubectl apply -f example/example-etcd-cluster.yaml").await?;

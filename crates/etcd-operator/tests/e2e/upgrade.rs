@@ -101,19 +101,21 @@ async fn undone_in_the_middle() {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "undone").await.unwrap();
     test.run(async |test| -> Outcome {
-        let _operator = Operator::start(test)?;
+        // It dies after each image that it changed: none follows before the spec is changed back.
+        let mut operator = Operator::start_dying(test, &["PatchImage"])?;
         let cluster = Cluster::create(test, "c", json!({"size": 3, "version": "3.4.15"})).await?;
         cluster.settled(3, "3.4.15").await?;
         let pods = cluster.pod_names().await?;
         let load = cluster.traffic().await?;
         for reached in [1, 2] {
             cluster.edit(json!({"version": "3.5.35"})).await?;
+            operator.dies(reached).await?;
             cluster.reaches(reached, "3.5.35").await?;
             cluster.edit(json!({"version": "3.4.15"})).await?;
-            cluster.settled(3, "3.4.15").await?;
+            operator.revived_during(cluster.settled(3, "3.4.15")).await?;
         }
         cluster.edit(json!({"version": "3.5.35", "repository": "gcr.io/etcd-development/etcd"})).await?;
-        cluster.settled(3, "3.5.35").await?;
+        operator.revived_during(cluster.settled(3, "3.5.35")).await?;
         assert_eq!(cluster.pod_names().await?, pods);
         for pod in cluster.pods().await? {
             let images: Vec<_> =

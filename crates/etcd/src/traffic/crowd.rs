@@ -80,9 +80,12 @@ impl Crowd {
                 Vec::new()
             }
         };
-        if let Some(Ok((renewed, broken))) = self.holder.join_next().await {
-            seen.leases_renewed = renewed;
-            seen.violations.extend(broken);
+        match self.holder.join_next().await {
+            Some(Ok((renewed, broken))) => {
+                seen.leases_renewed = renewed;
+                seen.violations.extend(broken);
+            }
+            other => seen.violations.push(format!("the holder of the lease broke: {other:?}")),
         }
         seen.violations.extend(violations(&ops, &watched));
         seen.ops = ops.len();

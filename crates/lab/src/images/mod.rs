@@ -19,7 +19,7 @@ use std::{
 
 pub use image::Image;
 pub use layer::Layer;
-pub use recipes::{Recipe, etcd_operator, nginx_operator, own_program, program};
+pub use recipes::{Recipe, etcd_operator, nginx_operator, of_binary, own_program, program};
 pub use reference::Reference;
 pub use registry::{Descriptor, Listed, Registry};
 
@@ -114,6 +114,12 @@ impl Images {
         lock.lock().at(&path)?;
         Ok(lock)
     }
+}
+
+/// Makes `image` anew and writes it as a file; nothing is kept of it.
+pub fn export(image: &Image, to: &Path) -> Result<(), ImageError> {
+    let folder = tempfile::tempdir().at(Path::new("a folder for temporary files"))?;
+    Images::new(folder.path()).export(image, to)
 }
 
 /// Takes the images of an archive, as `docker save` or `buildah push` write it, into a lab's registry.

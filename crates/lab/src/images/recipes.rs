@@ -17,16 +17,16 @@ pub enum Recipe {
     CoreDns,
     LocalPath,
     Etcd(EtcdVersion),
+    /// `latest`.
+    DebianNginx,
+    /// Newer, so that a rollout has somewhere to go.
     Nginx,
-    /// Debian has one nginx. So that a rollout has somewhere to go, this is the same program, under a tag of its
-    /// own and with another page.
-    NginxNext,
 }
 
 impl Recipe {
     /// What a lab's registry holds from the start, with these etcd versions.
     pub fn standard(etcd: &[EtcdVersion]) -> Vec<Self> {
-        let mut all = vec![Self::Busybox, Self::CoreDns, Self::LocalPath, Self::Nginx, Self::NginxNext];
+        let mut all = vec![Self::Busybox, Self::CoreDns, Self::LocalPath, Self::DebianNginx, Self::Nginx];
         all.extend(etcd.iter().copied().map(Self::Etcd));
         all
     }
@@ -38,7 +38,8 @@ impl Recipe {
             Self::CoreDns => vec![Program::CoreDns],
             Self::LocalPath => vec![Program::LocalPathProvisioner],
             Self::Etcd(version) => version.programs(),
-            Self::Busybox | Self::Nginx | Self::NginxNext => Vec::new(),
+            Self::Nginx => vec![Program::Nginx],
+            Self::Busybox | Self::DebianNginx => Vec::new(),
         }
     }
 
@@ -65,8 +66,8 @@ impl Recipe {
                 Ok(Image::new(names(&["lab/local-path:1"])?, vec![base(), layer]).entrypoint(&[program]))
             }
             Self::Etcd(version) => etcd(programs, version),
-            Self::Nginx => nginx(false),
-            Self::NginxNext => nginx(true),
+            Self::DebianNginx => nginx(Path::new("/usr/sbin/nginx"), &["nginx:latest"]),
+            Self::Nginx => nginx(&programs.path(Program::Nginx)?, &[]),
         }
     }
 }
@@ -93,8 +94,8 @@ fn etcd(programs: &Programs, version: EtcdVersion) -> Result<Image, ImageError> 
     Ok(image.command(&["/usr/local/bin/etcd"]))
 }
 
-fn nginx(next: bool) -> Result<Image, ImageError> {
-    const PROGRAM: &str = "/usr/sbin/nginx";
+/// nginx under its version, and under `more` tags.
+fn nginx(program: &Path, more: &[&str]) -> Result<Image, ImageError> {
     const CONFIGURATION: &str = "\
 user nginx;
 worker_processes auto;
@@ -121,26 +122,20 @@ server {
 }
 ";
     // nginx prints this on stderr.
-    let printed = run(Command::new(PROGRAM).arg("-v"))?.1;
-    let version = printed.trim().rsplit('/').next().unwrap_or_default().to_owned();
-    let (tags, page) = if next {
-        (vec![format!("nginx:{version}-next")], "<h1>nginx, the next build</h1>\n")
-    } else {
-        (vec!["nginx:latest".to_owned(), format!("nginx:{version}")], "<h1>Welcome to nginx!</h1>\n")
-    };
-    let files = with_libraries(Layer::default().program(PROGRAM, PROGRAM), Path::new(PROGRAM))?
+    let printed = run(Command::new(program).arg("-v"))?.1;
+    let version = printed.trim().rsplit('/').next().unwrap_or_default();
+    let mut tags = vec![format!("nginx:{version}")];
+    tags.extend(more.iter().map(ToString::to_string));
+    let files = with_libraries(Layer::default().program("/usr/sbin/nginx", program), program)?
         .text("/etc/nginx/nginx.conf", CONFIGURATION)
         .text("/etc/nginx/conf.d/default.conf", SITE)
         .file("/etc/nginx/mime.types", 0o644, "/etc/nginx/mime.types")
         .link("/var/log/nginx/access.log", "/dev/stdout")
         .link("/var/log/nginx/error.log", "/dev/stderr")
-        .folder("/var/lib/nginx", 0o755);
-    let html = Layer::default().text("/usr/share/nginx/html/index.html", page);
-    let mut image = Image::new(names(&tags)?, vec![base(), busybox()?, files, html]).command(&[
-        "nginx",
-        "-g",
-        "daemon off;",
-    ]);
+        .folder("/var/lib/nginx", 0o755)
+        .text("/usr/share/nginx/html/index.html", "<h1>Welcome to nginx!</h1>\n");
+    let image = Image::new(names(&tags)?, vec![base(), busybox()?, files]);
+    let mut image = image.command(&["nginx", "-g", "daemon off;"]);
     // As in the real image: finish what is being served, then end.
     image.stop_signal = Some("SIGQUIT".to_owned());
     Ok(image)
@@ -148,14 +143,24 @@ server {
 
 /// Our etcd operator, under the names of its releases and those that the book deploys: one program behind three commands.
 pub fn etcd_operator(binary: &Path) -> Result<Image, ImageError> {
-    let tags =
-        ["v0.10.0", "v0.9.4", "v0.9.2", "latest"].map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
+    let tags = [concat!("v", env!("CARGO_PKG_VERSION")), "v0.9.4", "v0.9.2", "latest"]
+        .map(|tag| format!("quay.io/coreos/etcd-operator:{tag}"));
     own_program(names(&tags)?, binary, &["etcd-operator", "etcd-backup-operator", "etcd-restore-operator"])
 }
 
 /// Our nginx operator, under the name of each of its releases.
 pub fn nginx_operator(binary: &Path) -> Result<Image, ImageError> {
     own_program(names(&["nginx-operator:0.1.0", "nginx-operator:0.2.0"])?, binary, &["nginx-operator"])
+}
+
+/// The image of a program, told by the name of its file.
+pub fn of_binary(binary: &Path) -> Result<Image, ImageError> {
+    match binary.file_name().and_then(|name| name.to_str()) {
+        Some("etcd-operator") => etcd_operator(binary),
+        Some("nginx-operator") => nginx_operator(binary),
+        Some(name) => program(name, binary),
+        None => Err(ImageError::Reference(binary.display().to_string())),
+    }
 }
 
 /// Any other program, under its own name.

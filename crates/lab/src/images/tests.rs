@@ -291,8 +291,8 @@ fn programs_run_in_their_images() {
     let programs = Programs::new(&default_cache().unwrap());
     let mut list: Vec<Image> = [
         Recipe::Busybox,
+        Recipe::DebianNginx,
         Recipe::Nginx,
-        Recipe::NginxNext,
         Recipe::Etcd(EtcdVersion::V3_5_16),
         Recipe::Etcd(EtcdVersion::V3_3_12),
     ]
@@ -315,13 +315,14 @@ fn programs_run_in_their_images() {
         (true, "hi\nroot\n".to_owned())
     );
 
-    unpack(&registry, "nginx", &folder.at("nginx"));
-    let (good, text) = runs(&folder.at("nginx"), &["/usr/sbin/nginx", "-v"]);
-    assert!(good, "{text}");
-    assert_ne!(registry.resolve(&"nginx".parse().unwrap()).unwrap(), {
-        let next = registry.list().unwrap().into_iter().find(|image| image.tag.ends_with("-next"));
-        next.map(|image| image.digest)
-    });
+    for (name, version) in
+        [("nginx:latest", "1.22.1"), ("nginx:1.22.1", "1.22.1"), ("nginx:1.28.3", "1.28.3")]
+    {
+        let root = folder.at(&name.replace(':', "-"));
+        unpack(&registry, name, &root);
+        let said = runs(&root, &["/usr/sbin/nginx", "-v"]);
+        assert_eq!(said, (true, format!("nginx version: nginx/{version}\n")));
+    }
 
     unpack(&registry, "quay.io/coreos/etcd", &folder.at("old"));
     let (good, text) = runs(&folder.at("old"), &["/bin/sh", "-c", "etcd --version"]);
@@ -341,5 +342,5 @@ fn a_recipe_builds_only_its_own_programs() {
     assert_eq!(Recipe::Etcd(EtcdVersion::V3_4_15).programs(), EtcdVersion::V3_4_15.programs());
     assert_eq!(Recipe::Pause.programs(), [Program::Pause]);
     let all: Vec<Program> = Recipe::standard(&[]).into_iter().flat_map(Recipe::programs).collect();
-    assert_eq!(all, [Program::CoreDns, Program::LocalPathProvisioner]);
+    assert_eq!(all, [Program::CoreDns, Program::LocalPathProvisioner, Program::Nginx]);
 }

@@ -5,12 +5,11 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use std::time::Duration;
 
-use super::bundle;
+use super::{bundle, wait_for};
 use crate::Lab;
 use crate::error::{Error, Result};
 use crate::process::run_with_input;
 use crate::programs::Program;
-use crate::wait::until;
 
 pub struct TestNamespace<'a> {
     pub lab: &'a Lab,
@@ -30,10 +29,8 @@ impl<'a> TestNamespace<'a> {
         namespace.metadata.labels = Some([("lab/test".to_owned(), prefix.to_owned())].into());
         let name = api.create(&PostParams::default(), &namespace).await?.name_any();
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
-        until("the default service account", Duration::from_mins(1), async || {
-            Ok(accounts.get("default").await)
-        })
-        .await?;
+        wait_for(&accounts, "default", Duration::from_mins(1), "service account to be there", |_| true)
+            .await?;
         Ok(Self { lab, client, name, made: true })
     }
 

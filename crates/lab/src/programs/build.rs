@@ -11,7 +11,7 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    BuildError, entry,
+    BuildError, entry, nginx,
     program::{GoBuild, Mend, Program, Recipe},
     toolchain::Toolchain,
 };
@@ -44,8 +44,15 @@ impl Builder {
         };
         match recipe {
             Recipe::C { source } => {
-                add(&output(Command::new("gcc").arg("-dumpfullversion"), "gcc")?);
+                add(&gcc_version()?);
                 add(&fs::read(self.c_source(source))?);
+            }
+            Recipe::Nginx => {
+                add(&gcc_version()?);
+                for flag in nginx::FLAGS {
+                    add(flag.as_bytes());
+                }
+                add_files(&mut add, &self.nginx_package())?;
             }
             Recipe::Go(build) => {
                 add(self.toolchain.go()?.version.as_bytes());
@@ -58,11 +65,7 @@ impl Builder {
                         add(part.as_bytes());
                     }
                 }
-                let module = self.module(build);
-                for file in files(&module)? {
-                    add(file.strip_prefix(&module).unwrap_or(&file).as_os_str().as_encoded_bytes());
-                    add(&fs::read(&file)?);
-                }
+                add_files(&mut add, &self.module(build))?;
             }
         }
         Ok(hex::encode(&hash.finalize()[..8]))
@@ -77,6 +80,7 @@ impl Builder {
                 gcc.args(["-Os", "-static", "-s", "-o"]).arg(&target).arg(self.c_source(source));
                 run(program, &mut gcc)?;
             }
+            Recipe::Nginx => nginx::build(&self.nginx_package(), out)?,
             Recipe::Go(build) => {
                 let mended = build.mend.as_ref().map(|mend| self.mend(program, build, mend)).transpose()?;
                 let prepare = |verb: &str| -> Result<Command, BuildError> {
@@ -154,10 +158,30 @@ impl Builder {
     fn c_source(&self, source: &str) -> PathBuf {
         self.sources.join("images").join(source)
     }
+
+    fn nginx_package(&self) -> PathBuf {
+        self.sources.join("nginx")
+    }
+}
+
+fn gcc_version() -> Result<Vec<u8>, BuildError> {
+    output(Command::new("gcc").arg("-dumpfullversion"), "gcc")
+}
+
+/// Adds names and contents of all files under a folder to a hash.
+fn add_files(add: &mut impl FnMut(&[u8]), folder: &Path) -> io::Result<()> {
+    for file in files(folder)? {
+        add(file.strip_prefix(folder).unwrap_or(&file).as_os_str().as_encoded_bytes());
+        add(&fs::read(&file)?);
+    }
+    Ok(())
 }
 
 /// Downloads what the build needs, apart from the build itself, since only this step may fail by chance.
-fn fetch(program: Program, command: impl Fn() -> Result<Command, BuildError>) -> Result<(), BuildError> {
+pub(super) fn fetch(
+    program: Program,
+    command: impl Fn() -> Result<Command, BuildError>,
+) -> Result<(), BuildError> {
     let mut attempt = 1;
     loop {
         match run(program, &mut command()?) {
@@ -188,7 +212,7 @@ pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     for file in files(from)? {
         let target = to.join(file.strip_prefix(from).unwrap_or(&file));
         if let Some(parent) = target.parent() {
@@ -200,7 +224,7 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn run(program: Program, command: &mut Command) -> Result<(), BuildError> {
+pub(super) fn run(program: Program, command: &mut Command) -> Result<(), BuildError> {
     let done = command.output().map_err(|source| start_error(command, source))?;
     if done.status.success() {
         return Ok(());
@@ -211,7 +235,7 @@ fn run(program: Program, command: &mut Command) -> Result<(), BuildError> {
     Err(BuildError::Failed { program, status: done.status, output: shown })
 }
 
-fn output(command: &mut Command, tool: &'static str) -> Result<Vec<u8>, BuildError> {
+pub(super) fn output(command: &mut Command, tool: &'static str) -> Result<Vec<u8>, BuildError> {
     let done = command.output().map_err(|source| start_error(command, source))?;
     if !done.status.success() {
         return Err(BuildError::Tool {

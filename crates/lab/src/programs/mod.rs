@@ -4,6 +4,7 @@
 
 mod build;
 mod entry;
+mod nginx;
 mod program;
 mod progress;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use toolchain::Toolchain;
 pub enum BuildError {
     #[error("{program} did not build ({status}); its last lines:\n{output}")]
     Failed { program: Program, status: ExitStatus, output: String },
-    #[error("cannot start {command} ({source}): the lab needs gcc and util-linux")]
+    #[error("cannot start {command} ({source}): the lab needs gcc, make, cargo and util-linux")]
     NoCompiler { command: String, source: io::Error },
     #[error("there is no Go 1.26 or later here, and Go {version} cannot be fetched: {why}")]
     NoGo { version: &'static str, why: String },

@@ -96,8 +96,12 @@ pub enum Program {
     LocalPathProvisioner,
     /// Checks bundles for the Operator Lifecycle Manager.
     OperatorVerify,
+    /// Installs charts.
+    Helm,
     /// The process that holds a pod's namespaces.
     Pause,
+    /// Newer than Debian's.
+    Nginx,
 }
 
 impl Program {
@@ -117,7 +121,9 @@ impl Program {
             Self::Versitygw => "versitygw",
             Self::LocalPathProvisioner => "local-path-provisioner",
             Self::OperatorVerify => "operator-verify",
+            Self::Helm => "helm",
             Self::Pause => "pause",
+            Self::Nginx => "nginx",
         }
     }
 
@@ -148,7 +154,9 @@ impl Program {
             Self::OperatorVerify => {
                 go("operator-verify", "github.com/operator-framework/api/cmd/operator-verify")
             }
+            Self::Helm => go("helm", "helm.sh/helm/v4/cmd/helm"),
             Self::Pause => return Ok(Recipe::C { source: "pause.c" }),
+            Self::Nginx => return Ok(Recipe::Nginx),
             Self::Etcd(version) | Self::Etcdctl(version) | Self::Etcdutl(version) => {
                 let package = self.etcd_package(version).ok_or(BuildError::NoEtcdutl(version))?;
                 let mend = (version <= EtcdVersion::V3_2_13).then_some(UGORJI_MEND);
@@ -194,6 +202,7 @@ pub(super) enum Recipe {
     C {
         source: &'static str,
     },
+    Nginx,
 }
 
 pub(super) struct GoBuild {

@@ -19,9 +19,11 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use runtime::backoff::{Policy, until_ok};
+use runtime::lease::deployment_of;
 use runtime::rights::{self, Need, RightsError};
 use runtime::server::Gate;
 use thiserror::Error;
@@ -53,6 +55,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The namespace that the operator runs in: its Service and its Secret are there.
     pub home: String,
+    /// The pod that it runs in.
+    pub pod_name: String,
     /// How long a certificate is good for; it is renewed when two thirds are over.
     pub life: Duration,
 }
@@ -110,11 +114,12 @@ async fn keep(
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &settings.home);
     let changes = watcher::watch_object(crds.clone(), CRD_NAME).default_backoff();
     let mut changes = std::pin::pin!(changes);
+    let owner = deployment_of(client, &settings.home, &settings.pod_name).await;
     let mut served: Option<Certificate> = None;
     let mut crd = None;
     loop {
         let aligned = until_ok(RETRY, stop, "looking after the webhook's certificate", || {
-            align(&crds, &secrets, settings, crd.as_ref(), served.as_ref())
+            align(&crds, &secrets, settings, owner.as_ref(), crd.as_ref(), served.as_ref())
         });
         let Some(Aligned { certificate, config, trusted }) = aligned.await else { return };
         let due =
@@ -153,11 +158,12 @@ async fn align(
     crds: &Api<CustomResourceDefinition>,
     secrets: &Api<Secret>,
     settings: &Settings,
+    owner: Option<&OwnerReference>,
     crd: Option<&CustomResourceDefinition>,
     served: Option<&Certificate>,
 ) -> Result<Aligned, WebhookError> {
     let certificate =
-        secret::current(secrets, &settings.home, settings.life, Timestamp::now(), served).await?;
+        secret::current(secrets, &settings.home, settings.life, owner, Timestamp::now(), served).await?;
     let config = certificate.server_config()?;
     let trusted = match crd {
         Some(crd) => definition::inject(crds, crd, &settings.home, &certificate.authorities).await?,

@@ -6,6 +6,7 @@ use api::nginx::crd::WEBHOOK_SERVICE;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use thiserror::Error;
@@ -31,11 +32,12 @@ pub enum SecretError {
 }
 
 /// The certificate to serve at this moment: the one in the Secret, or a new one if that is missing, broken or due. The
-/// new one's authorities go on to trust the one before, be it only `served` any more.
+/// new one's authorities go on to trust the one before, be it only `served` any more. A Secret that we make goes with `owner`.
 pub async fn current(
     secrets: &Api<Secret>,
     namespace: &str,
     life: Duration,
+    owner: Option<&OwnerReference>,
     now: Timestamp,
     served: Option<&Certificate>,
 ) -> Result<Certificate, SecretError> {
@@ -48,7 +50,7 @@ pub async fn current(
         let new = issue(namespace, life, now, before.as_ref().or(served))?;
         let params = PostParams { field_manager: Some(NAME.to_owned()), ..PostParams::default() };
         let written = match &found {
-            None => secrets.create(&params, &write(Secret::default(), &new)).await,
+            None => secrets.create(&params, &write(owned(owner), &new)).await,
             Some(found) => secrets.replace(WEBHOOK_SERVICE, &params, &write(found.clone(), &new)).await,
         };
         match written {
@@ -61,6 +63,12 @@ pub async fn current(
         }
     }
     Err(SecretError::Contended)
+}
+
+fn owned(owner: Option<&OwnerReference>) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.owner_references = owner.map(|owner| vec![owner.clone()]);
+    secret
 }
 
 /// None if anything in it is missing or unusable: then it is issued anew.
@@ -108,7 +116,10 @@ mod tests {
     fn what_is_written_is_read_and_what_is_broken_is_not() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let certificate = issue("ns", Duration::from_hours(1), now, None).unwrap();
-        let secret = write(Secret::default(), &certificate);
+        let owner = OwnerReference { name: "nginx-operator".into(), ..OwnerReference::default() };
+        let secret = write(owned(Some(&owner)), &certificate);
+        assert_eq!(secret.owner_references(), [owner]);
+        assert_eq!(write(owned(None), &certificate).metadata.owner_references, None);
         assert_eq!(read(&secret), Some(certificate));
         let mut broken = secret.clone();
         broken.annotations_mut().remove(RENEW_AFTER);

@@ -52,7 +52,7 @@ async fn bad_input_is_refused_with_what_to_write() {
             install_crd(&test.client, Stage::Retired).await?;
             let port = |name: &str, port: i32| json!({ "name": name, "port": port });
             let two = [
-                (json!([port("http", 80), port("http", 81)]), "Duplicate value"),
+                (json!([port("http", 80), port("http", 81)]), "a name of its own, such as http and admin"),
                 (json!([port("http", 80), port("web", 80)]), "a number of its own"),
                 (json!([port("http", 0)]), "port must be 1 to 65535"),
                 (json!([port("HTTP", 80)]), "such as http"),

@@ -6,5 +6,6 @@ mod definition;
 mod faults;
 mod input;
 mod life;
+mod specs;
 mod storage;
 mod support;

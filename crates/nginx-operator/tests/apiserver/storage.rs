@@ -2,6 +2,7 @@
 
 use api::nginx::crd::{Stage, crd};
 use api::nginx::{CRD_NAME, Version};
+use faults::{Fault, Hit, Line, Point};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -10,7 +11,7 @@ use nginx_operator::{source, storage};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Fault, Instance, LIMIT, Line, Outcome, install_crd, lab_alone, remove_crd};
+use crate::support::{Instance, LIMIT, Outcome, install_crd, lab_alone, remove_crd};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
@@ -27,8 +28,8 @@ async fn versions(test: &TestNamespace<'_>) -> Outcome<Vec<(String, Option<Strin
 }
 
 /// Instances stored in v1alpha1, a CRD that stores v1alpha2, and a process that meets `fault` and is followed by another.
-/// Gives how many writes the first one did.
-async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<usize> {
+/// Gives what was written.
+async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<Vec<Point>> {
     let crds: Api<CustomResourceDefinition> = Api::all(test.client.clone());
     remove_crd(&test.client).await?;
     install_crd(&test.client, Stage::First).await?;
@@ -47,7 +48,9 @@ async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<usize> {
     .await?;
     let before = versions(test).await?;
 
-    let (first, second) = (Line::without_migrator(fault), Line::without_migrator(Fault::None));
+    let first = Line::new(fault.clone());
+    first.hide("/storagemigration.k8s.io/");
+    let second = first.successor();
     let stop = CancellationToken::new();
     let (client, successor) = (first.client(&test.client), second.client(&test.client));
     let work = async {
@@ -60,18 +63,21 @@ async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<usize> {
         let done =
             wait_for(&crds, CRD_NAME, LIMIT, "to store v1alpha2 only", |crd| stored(crd) == ["v1alpha2"]);
         let done = done.await;
+        // We may see it before the one who wrote it hears of it.
+        let rest = first.comes_to_rest(LIMIT).await;
         stop.cancel();
-        done
+        (done, rest)
     };
-    let ((), done) = tokio::join!(work, done);
+    let ((), (done, rest)) = tokio::join!(work, done);
     done?;
+    rest?;
     let after = versions(test).await?;
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before.0, after.0);
         assert_ne!(before.1, after.1, "{} was not stored anew: {fault:?}", after.0);
     }
     assert_eq!(after.len(), NAMES.len());
-    Ok(first.requests().iter().filter(|request| !request.starts_with("GET")).count())
+    Ok(first.book(|book| book.points().to_vec()))
 }
 
 #[tokio::test]
@@ -81,11 +87,20 @@ async fn everything_is_stored_anew_without_a_migrator_and_after_a_crash_at_every
     let done = test
         .run(async |test| -> Outcome {
             let writes = moved(test, Fault::None).await?;
-            assert_eq!(writes, NAMES.len() + 1, "each instance, then the CRD's status");
-            for fault in
-                (1..=writes).map(Fault::DieAfter).chain([Fault::LoseAnswerOf(writes), Fault::Refuse(1)])
-            {
-                moved(test, fault).await?;
+            assert_eq!(writes.len(), NAMES.len() + 1, "each instance, then the CRD's status");
+            let (first, last) = (writes.first(), writes.last());
+            for point in &writes {
+                for hit in Hit::ALL {
+                    let chosen = match hit {
+                        Hit::Death => true,
+                        Hit::AnswerLost => Some(point) == last,
+                        Hit::ServerError => Some(point) == first,
+                        _ => false,
+                    };
+                    if chosen || faults::all() {
+                        moved(test, Fault::At(point.clone(), hit)).await?;
+                    }
+                }
             }
             Ok(())
         })

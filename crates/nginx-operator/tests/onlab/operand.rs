@@ -1,7 +1,5 @@
 //! The operand's life: made, scaled, moved to other ports and images, broken and mended.
 
-use std::sync::OnceLock;
-
 use api::nginx::Version::V1alpha1;
 use api::nginx::conditions::{OPERAND_READY, reason};
 use api::nginx::crd::Stage;
@@ -13,14 +11,18 @@ use serde_json::json;
 
 use crate::support::{Client, Instance, LIMIT, Outcome, apply_crd, install, scale_operator};
 
-/// The tag of the lab's other nginx build, read from its registry's list.
-fn next_image() -> &'static str {
-    static IMAGE: OnceLock<String> = OnceLock::new();
-    IMAGE.get_or_init(|| {
-        let printed = std::process::Command::new("/usr/sbin/nginx").arg("-v").output().unwrap().stderr;
-        let version = String::from_utf8(printed).unwrap();
-        format!("nginx:{}-next", version.trim().rsplit('/').next().unwrap())
-    })
+/// The lab's two versions: Debian's, which is also `nginx:latest`, and a newer one.
+const OLD: &str = "1.22.1";
+const NEW: &str = "1.28.3";
+
+/// Waits until the operand is healthy, and asks every pod which nginx it runs.
+async fn runs(test: &TestNamespace<'_>, web: &Instance<'_>, version: &str) -> Outcome {
+    web.healthy().await?;
+    for (pod, _) in web.pods().await? {
+        let said = test.kubectl(&["exec", &pod, "--", "sh", "-c", "nginx -v 2>&1"]).await?;
+        assert_eq!(said.trim(), format!("nginx version: nginx/{version}"));
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -40,30 +42,32 @@ async fn a_client_sees_no_error_through_scaling_upgrades_redeploys_and_a_change_
         web.edit(json!({ "replicas": 2 })).await?;
         web.healthy().await?;
 
+        runs(test, &web, OLD).await?;
         let before = web.pods().await?;
-        web.edit(json!({ "image": next_image() })).await?;
+        web.edit(json!({ "image": format!("nginx:{NEW}") })).await?;
         // The operator is lost in the middle, and comes back.
         wait_for(&test.api::<Deployment>(), "instance", LIMIT, "to roll out", |deployment| {
             deployment.status.as_ref().and_then(|status| status.updated_replicas) == Some(1)
         })
         .await?;
         test.kubectl(&["delete", "pod", "-l", "name=nginx-operator", "--grace-period=0", "--force"]).await?;
-        web.healthy().await?;
+        runs(test, &web, NEW).await?;
         let after = web.pods().await?;
         assert!(after.iter().all(|pod| !before.contains(pod)), "{before:?} {after:?}");
-        web.edit(json!({ "image": null })).await?;
-        web.healthy().await?;
+        web.edit(json!({ "image": format!("nginx:{OLD}") })).await?;
+        runs(test, &web, OLD).await?;
         web.edit(json!({ "forceRedeploy": "again" })).await?;
         web.healthy().await?;
         client.saw_no_failure().await?;
 
+        // From here on, whoever asks on the old port may be too late.
+        drop(client);
         web.edit(json!({ "port": 8080 })).await?;
         wait_for(&test.api::<Service>(), "instance", LIMIT, "to have the new port", |service| {
             let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
             ports.map(|port| port.port).eq([8080])
         })
         .await?;
-        client.has_seen_no_failure();
         let moved = Client::start(test, "instance", 8080).await?;
         web.healthy().await?;
         moved.saw_no_failure().await?;

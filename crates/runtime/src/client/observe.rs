@@ -128,14 +128,14 @@ enum Limit {
 
 /// What a request is about, in the words of RBAC.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
-    verb: &'static str,
+pub struct Target {
+    pub verb: &'static str,
     /// `pods`, `pods/status`, `leases.coordination.k8s.io`; `none` for `/version` and the like.
-    resource: String,
+    pub resource: String,
 }
 
 impl Target {
-    fn of(method: &Method, uri: &Uri) -> Self {
+    pub fn of(method: &Method, uri: &Uri) -> Self {
         let mut segments = uri.path().split('/').filter(|segment| !segment.is_empty());
         let group = match segments.next() {
             Some("api") => Some(""),
@@ -198,7 +198,6 @@ mod tests {
     use futures::stream;
     use http_body_util::StreamBody;
     use hyper::body::Frame;
-    use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
 
     use super::*;
@@ -269,9 +268,7 @@ mod tests {
     }
 
     fn counted(registry: &Registry, labels: &str) -> bool {
-        let mut text = String::new();
-        encode(&mut text, registry).unwrap();
-        text.contains(&format!("api_requests_total{{{labels}}} 1\n"))
+        crate::metrics::text(registry).unwrap().contains(&format!("api_requests_total{{{labels}}} 1\n"))
     }
 
     #[tokio::test(start_paused = true)]

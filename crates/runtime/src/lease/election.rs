@@ -234,6 +234,8 @@ impl Candidate {
             let Some(seen) = self.seen.as_ref().filter(|_| self.is_ours()) else { return Ok(()) };
             match self.write(&released(seen, Timestamp::now())).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => self.must_read = true,
+                // It went with its owner.
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
                 other => return other.map(|_| ()),
             }
         }

@@ -62,7 +62,7 @@ pub(super) fn claim(seen: Option<&Seen>, config: &Config, now: Timestamp) -> Lea
     let me = config.identity.holder();
     let ours = before.holder_identity.as_deref() == Some(me);
     let transitions = before.lease_transitions.unwrap_or(0);
-    let metadata = seen.map_or_else(
+    let mut metadata = seen.map_or_else(
         || ObjectMeta {
             name: Some(config.name.clone()),
             namespace: Some(config.namespace.clone()),
@@ -70,6 +70,9 @@ pub(super) fn claim(seen: Option<&Seen>, config: &Config, now: Timestamp) -> Lea
         },
         |seen| seen.lease.metadata.clone(),
     );
+    if let Some(owner) = &config.owner {
+        metadata.owner_references = Some(vec![owner.clone()]);
+    }
     let spec = LeaseSpec {
         holder_identity: Some(me.to_owned()),
         lease_duration_seconds: Some(config.timing.lease_seconds.into()),

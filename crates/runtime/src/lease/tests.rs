@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use prometheus_client::metrics::gauge::Gauge;
@@ -22,6 +22,7 @@ fn config(pod: &str) -> Config {
         name: "op".into(),
         identity: Identity::new(pod, None),
         timing: Timing::default(),
+        owner: None,
     }
 }
 
@@ -126,6 +127,19 @@ async fn a_claim_counts_transitions_and_keeps_the_acquire_time_on_renewal() {
     assert_eq!(renewed.lease_transitions, Some(5));
     assert_eq!(renewed.acquire_time, Some(MicroTime(hours(1))));
     assert_eq!(renewed.renew_time, Some(MicroTime(hours(2))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leads_owns_the_lease() {
+    let owner = |name: &str| OwnerReference { name: name.into(), ..OwnerReference::default() };
+    let owned = |name: &str| Config { owner: Some(owner(name)), ..config("me") };
+    let first = claim(None, &owned("mine"), hours(0));
+    assert_eq!(first.metadata.owner_references, Some(vec![owner("mine")]));
+    let seen = Seen::update(None, first, Instant::now());
+    let taken = claim(Some(&seen), &owned("yours"), hours(1)).metadata.owner_references;
+    assert_eq!(taken, Some(vec![owner("yours")]));
+    let unknown = claim(Some(&seen), &config("me"), hours(1)).metadata.owner_references;
+    assert_eq!(unknown, Some(vec![owner("mine")]), "what cannot be told is left as it is");
 }
 
 #[test]

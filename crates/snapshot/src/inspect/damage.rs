@@ -26,6 +26,8 @@ pub enum Damage {
         hex::encode(.0.computed), hex::encode(.0.stored)
     )]
     Contents(Sums),
+    #[error("it is not what was sent")]
+    Altered,
     #[error("meta page {page} is damaged: {why}")]
     Meta { page: PageId, why: MetaError },
     #[error("page {page} is damaged: {why}")]

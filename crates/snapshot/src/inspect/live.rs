@@ -4,9 +4,9 @@
 
 use super::entry::{Change, Entry};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
+use twox_hash::XxHash3_128;
 
 /// Keys remembered at once: nine megabytes of them.
 const REMEMBERED: usize = 400_000;
@@ -109,7 +109,8 @@ pub(super) struct Live {
     pub bytes: u64,
     pub revision: i64,
     pub changes: u64,
-    sum: Sum,
+    /// Of the hashes of what lives: it does not depend on their order.
+    sum: u128,
     prefixes: HashMap<Vec<u8>, (u64, u64)>,
     others: (u64, u64),
 }
@@ -128,11 +129,11 @@ impl Live {
         let size = (key.len() + value.len()) as u64;
         self.keys += 1;
         self.bytes += size;
-        let mut hash = Sha256::new();
-        hash.update((key.len() as u64).to_le_bytes());
-        hash.update(key);
-        hash.update(value);
-        self.sum.add(hash.finalize().into());
+        let mut hash = XxHash3_128::new();
+        hash.write(&(key.len() as u64).to_le_bytes());
+        hash.write(key);
+        hash.write(value);
+        self.sum = self.sum.wrapping_add(hash.finish_128());
         let (keys, bytes) = self.of_prefix(prefix(key));
         *keys += 1;
         *bytes += size;
@@ -150,7 +151,7 @@ impl Live {
 
     /// The same for the same keys and values, whatever their order, history and layout.
     pub(super) fn digest(&self) -> String {
-        self.sum.to_string()
+        format!("{:032x}", self.sum)
     }
 
     /// Those with the most bytes, the largest first.
@@ -174,46 +175,11 @@ fn prefix(key: &[u8]) -> &[u8] {
     &key[..folders.last().map_or(0, |(index, _)| index + 1)]
 }
 
-/// A sum of 256-bit hashes, which does not depend on their order.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Sum([u64; 4]);
-
-impl Sum {
-    fn add(&mut self, hash: [u8; 32]) {
-        let mut carry = false;
-        // The last bytes are the least significant, as people write numbers.
-        for (limb, bytes) in self.0.iter_mut().rev().zip(hash.rchunks_exact(8)) {
-            let other = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            let (sum, over) = limb.overflowing_add(other);
-            let (sum, over_again) = sum.overflowing_add(u64::from(carry));
-            *limb = sum;
-            carry = over || over_again;
-        }
-    }
-}
-
-impl std::fmt::Display for Sum {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|limb| write!(f, "{limb:016x}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn sums_carry() {
-        let mut sum = Sum::default();
-        sum.add([0xff; 32]);
-        assert_eq!(sum.to_string(), "f".repeat(64));
-        let mut one = [0; 32];
-        one[31] = 2;
-        sum.add(one);
-        assert_eq!(sum.to_string(), format!("{}1", "0".repeat(63)));
-    }
 
     #[test]
     fn prefixes_are_two_folders() {

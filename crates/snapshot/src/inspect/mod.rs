@@ -11,15 +11,15 @@ pub use damage::{Damage, InspectError};
 pub use live::Prefix;
 
 use crate::Place;
+use crate::body::{BodyHash, Sent};
 use crate::bolt::{Bucket, Page, PageId};
-use crate::trailer::{Checked, TRAILER};
+use crate::trailer::{Checked, Sum, TRAILER};
 use domain::Version;
 use entry::{Entry, parse_revision};
 use file::File;
 use live::{Live, Outdated};
 use scan::{Work, scan};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tree::{Pages, leaves};
@@ -68,6 +68,15 @@ pub struct Contents {
 
 /// Reads all of it.
 pub async fn inspect(place: &Place, kind: Kind) -> Result<Contents, InspectError> {
+    read(place, kind, BodyHash::new(None)).await
+}
+
+/// Reads all of a snapshot that was just sent there: it is the same, or damaged.
+pub(crate) async fn read_back(place: &Place, sent: Sent) -> Result<Contents, InspectError> {
+    read(place, Kind::Snapshot, BodyHash::new(Some(sent))).await
+}
+
+async fn read(place: &Place, kind: Kind, hash: BodyHash) -> Result<Contents, InspectError> {
     let file = File::open(place, kind).await?;
     let mut used = Pages::none(file.meta.end);
     let buckets = small_tree(&file, file.meta.root, &mut used).await?;
@@ -119,7 +128,7 @@ pub async fn inspect(place: &Place, kind: Kind) -> Result<Contents, InspectError
     } else if inline_keys.is_none() {
         return Err(Damage::NoBucket(KEY).into());
     }
-    let found = count(&file, layout, recent, used, Outdated::new(compacted), inline_keys).await?;
+    let found = count(&file, layout, recent, used, Outdated::new(compacted), inline_keys, hash).await?;
     let (live, computed) = found;
     if kind == Kind::Snapshot {
         let stored = place.read(file.body()..file.body() + TRAILER as u64).await?;
@@ -160,10 +169,11 @@ async fn count(
     used: Pages,
     outdated: Outdated,
     inline_keys: Option<Vec<u8>>,
-) -> Result<(Live, [u8; 32]), InspectError> {
+    hash: BodyHash,
+) -> Result<(Live, Sum), InspectError> {
     let (keys, all) = (Arc::new(layout.keys), Arc::new(layout.all));
     let (recent, used) = (Arc::new(recent), Arc::new(used));
-    let mut hash = Some(Sha256::new());
+    let mut hash = Some(hash);
     let mut computed = [0; 32];
     let mut live = Live::default();
     let mut outdated = outdated;
@@ -172,7 +182,7 @@ async fn count(
     if recent.count() * 2 > keys.count() {
         let hopeful = Hopeful { live: Live::default(), outdated, keys: keys.clone() };
         let (hopeful, hashed) = scan(file, &all, &used, hopeful, hash.take()).await?;
-        computed = hashed.map_or(computed, |hashed| hashed.finalize().into());
+        computed = hashed.map_or(Ok(computed), BodyHash::finish)?;
         if hopeful.outdated.is_empty() {
             return Ok((hopeful.live, computed));
         }
@@ -190,7 +200,7 @@ async fn count(
             counting.inline(page)?;
         }
         let (counted, hashed) = scan(file, &all, &used, counting, hash.take()).await?;
-        computed = hashed.map_or(computed, |hashed| hashed.finalize().into());
+        computed = hashed.map_or(Ok(computed), BodyHash::finish)?;
         live = counted.live;
         next = counted.outdated.next();
     }

@@ -4,16 +4,19 @@ use super::file::File;
 use super::tree::Pages;
 use super::{Damage, InspectError};
 use crate::StoreError;
+use crate::aside::Aside;
+use crate::body::BodyHash;
 use crate::bolt::{HEADER, Page, PageError, PageId};
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::bytes::Bytes;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// Read at once; a multiple of every page size.
 const CHUNK: u64 = 1 << 20;
 /// Chunks on their way while one is worked on.
 const AHEAD: usize = 3;
+/// Chunks that wait to be hashed.
+const QUEUED: usize = 2;
 
 /// What is done with each leaf. It runs where it may take its time, one call after the other.
 pub(super) trait Work: Send + 'static {
@@ -26,14 +29,15 @@ pub(super) async fn scan<W: Work>(
     wanted: &Arc<Pages>,
     used: &Arc<Pages>,
     mut work: W,
-    mut hash: Option<Sha256>,
-) -> Result<(W, Option<Sha256>), InspectError> {
+    hash: Option<BodyHash>,
+) -> Result<(W, Option<BodyHash>), InspectError> {
     let body = file.body();
     let page_size = file.meta.page_size;
     let all = hash.is_some();
     let ranges = (0..body.div_ceil(CHUNK)).map(|number| number * CHUNK..((number + 1) * CHUNK).min(body));
     let ranges = ranges
         .filter(|range| all || wanted.first_in(range.start / page_size, range.end / page_size).is_some());
+    let hash = hash.map(|hash| Aside::start(hash, QUEUED, BodyHash::update));
     // On tasks of their own: they go on while a chunk is worked on.
     let mut chunks = stream::iter(ranges)
         .map(|range| {
@@ -44,13 +48,9 @@ pub(super) async fn scan<W: Work>(
         .buffered(AHEAD);
     while let Some((start, chunk)) = chunks.try_next().await? {
         let chunk = chunk?;
-        let hashed = hash.take().map(|mut hash| {
-            let chunk = chunk.clone();
-            tokio::task::spawn_blocking(move || {
-                hash.update(&chunk);
-                hash
-            })
-        });
+        if let Some(hash) = &hash {
+            hash.update(chunk.clone()).await;
+        }
         let (leaves, rest) = on_leaves(file, wanted, used, work, start, chunk).await?;
         work = leaves;
         if let Some(id) = rest {
@@ -59,11 +59,12 @@ pub(super) async fn scan<W: Work>(
             let alone = Arc::new(only(file, id));
             work = on_leaves(file, &alone, used, work, offset, page).await?.0;
         }
-        if let Some(hashed) = hashed {
-            hash = Some(hashed.await.map_err(|panic| broken(file, &panic))?);
-        }
     }
-    Ok((work, hash))
+    let hashed = match hash {
+        Some(hash) => Some(hash.finish().await.ok_or_else(|| broken(file, &"hashing ended early"))?),
+        None => None,
+    };
+    Ok((work, hashed))
 }
 
 fn only(file: &File, id: PageId) -> Pages {
@@ -72,8 +73,8 @@ fn only(file: &File, id: PageId) -> Pages {
     pages
 }
 
-fn broken(file: &File, panic: &tokio::task::JoinError) -> InspectError {
-    StoreError::Other { place: file.place.to_string(), why: panic.to_string() }.into()
+fn broken(file: &File, why: &impl ToString) -> InspectError {
+    StoreError::Other { place: file.place.to_string(), why: why.to_string() }.into()
 }
 
 /// Works on the leaves of one chunk; gives the last, if it goes on behind the chunk.

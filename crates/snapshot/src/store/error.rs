@@ -52,7 +52,8 @@ impl StoreError {
         ]) {
             return Self::Denied { place, why: innermost(cause) };
         }
-        if io_cause(cause).is_some_and(|io| io.kind() == io::ErrorKind::StorageFull) {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if io_cause(cause).is_some_and(|io| full.contains(&io.kind())) {
             return Self::Full { place };
         }
         match cause {
@@ -70,11 +71,6 @@ impl StoreError {
     /// The store says that there is nothing there, and it can be believed.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NoObject { .. })
-    }
-
-    /// Waiting may help; where it cannot, somebody must change the resource or its secret.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Full { .. } | Self::Other { .. })
     }
 }
 
@@ -96,4 +92,21 @@ fn io_cause<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
         next = cause.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_used_up_quota_are_both_no_space() {
+        let of = |kind: io::ErrorKind| {
+            let source = Box::new(io::Error::from(kind));
+            StoreError::of("a/b", &Cause::Generic { store: "LocalFileSystem", source })
+        };
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(matches!(of(kind), StoreError::Full { .. }), "{kind:?}");
+        }
+        assert!(matches!(of(io::ErrorKind::BrokenPipe), StoreError::Other { .. }));
+    }
 }

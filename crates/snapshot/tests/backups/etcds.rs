@@ -5,12 +5,12 @@ use etcd::Member;
 use etcd::kv::RangeRequest;
 use etcd::process::{Bootstrap, Place};
 use lab::programs::{EtcdVersion, Program};
-use sha2::{Digest, Sha256};
 use snapshot::Endpoints;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use twox_hash::XxHash3_128;
 
 pub type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -82,22 +82,13 @@ impl Etcd {
     }
 }
 
-/// What the digest of these keys must be: the sum of the hashes of all, as a number of 256 bits.
+/// What the digest of these keys must be: the sum of the hashes of all, as a number of 128 bits.
 pub fn digest(keys: &Keys) -> String {
-    let mut sum = [0_u8; 32];
-    for (key, value) in keys {
-        let mut hash = Sha256::new();
-        hash.update((key.len() as u64).to_le_bytes());
-        hash.update(key);
-        hash.update(value);
-        let mut carry = 0_u16;
-        for (byte, other) in sum.iter_mut().zip(hash.finalize()).rev() {
-            carry += u16::from(*byte) + u16::from(other);
-            *byte = carry.to_be_bytes()[1];
-            carry >>= 8;
-        }
-    }
-    hex::encode(sum)
+    let hashed = keys.iter().map(|(key, value)| {
+        let whole = [&(key.len() as u64).to_le_bytes(), &key[..], &value[..]].concat();
+        XxHash3_128::oneshot(&whole)
+    });
+    format!("{:032x}", hashed.fold(0_u128, u128::wrapping_add))
 }
 
 /// Restores with etcd's own tool of the same version into the data directory of `place`.

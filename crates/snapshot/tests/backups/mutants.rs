@@ -34,3 +34,15 @@ fn mutants_are_refused() {
         })
         .unwrap();
 }
+
+#[test]
+fn what_lies_beside_a_backup_is_read_whatever_it_is() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let manifest = include_str!("../../../../fuzz/corpus/manifests/seed-manifest");
+    let note = include_str!("../../../../fuzz/corpus/manifests/seed-note");
+    assert!(fuzz::beside(&runtime, manifest.as_bytes()));
+    assert!(!fuzz::beside(&runtime, note.as_bytes()));
+    for cut in 0..manifest.len() {
+        assert!(!fuzz::beside(&runtime, &manifest.as_bytes()[..cut]));
+    }
+}

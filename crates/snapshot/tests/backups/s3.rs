@@ -1,13 +1,13 @@
 //! A real S3 server over a folder, on a loopback address.
 
-use super::program;
+use super::{SOON, program};
 use lab::programs::Program;
 use snapshot::store::Secret;
 use snapshot::{Place, StoreSource, store};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const BUCKET: &str = "mybucket";
@@ -38,10 +38,10 @@ impl S3 {
             .stderr(Stdio::null())
             .spawn();
         self.child = Some(child.unwrap());
-        let end = Instant::now() + super::SOON;
+        let end = Instant::now() + SOON;
         while TcpStream::connect(&self.address).is_err() {
             assert!(Instant::now() < end, "the S3 server does not answer");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -76,6 +76,20 @@ impl S3 {
         }
         files.sort();
         files
+    }
+
+    /// Waits until what is on its way has landed: nothing comes or goes for a second.
+    pub async fn comes_to_rest(&self) {
+        let (mut seen, mut since) = (self.files(), Instant::now());
+        let deadline = since + SOON;
+        while since.elapsed() < Duration::from_secs(1) {
+            assert!(Instant::now() < deadline, "{seen:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = self.files();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
     }
 
     fn relative(&self, path: PathBuf) -> String {

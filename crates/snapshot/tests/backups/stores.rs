@@ -2,12 +2,12 @@
 
 use super::etcds::{Etcd, digest};
 use super::s3::{S3, source};
-use super::{SOON, folder, meta, saved};
-use etcd::process::eventually;
+use super::{folder, meta, saved};
 use lab::programs::EtcdVersion::V3_5_16;
+use rstest::rstest;
 use snapshot::{
-    From, InspectError, Kind, Naming, Place, Progress, SaveError, StoreError, inspect, manifest, save, store,
-    sweep,
+    Damage, From, InspectError, Kind, Naming, Place, Progress, SaveError, StoreError, inspect, manifest,
+    save, store, sweep,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -95,32 +95,33 @@ async fn a_stopped_backup_leaves_nothing() {
 }
 
 /// As when the process is killed: nobody ends the upload, until the next backup of the same owner comes.
+#[rstest]
+#[case::a_member_is_chosen(|progress: &Progress| matches!(progress, Progress::Chosen { .. }))]
+#[case::bytes_move(|progress: &Progress| matches!(progress, Progress::Moved { .. }))]
+#[case::it_is_read_back(|progress: &Progress| matches!(progress, Progress::Verifying { .. }))]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_process_leaves_is_swept() {
+async fn what_a_killed_process_leaves_is_swept(#[case] step: fn(&Progress) -> bool) {
     let (etcd, s3) = (large().await, S3::start());
     let place = s3.place("mybucket/b");
-    let moved = AtomicBool::new(false);
+    let reached = tokio::sync::Notify::new();
     let (token, meta) = (CancellationToken::new(), meta("uid"));
     let saving = save(From::Cluster(etcd.endpoints()), &place, Naming::AsGiven, &meta, &token, |progress| {
-        moved.fetch_or(matches!(progress, Progress::Moved { .. }), Ordering::Relaxed);
+        if step(&progress) {
+            reached.notify_one();
+        }
     });
-    let watched =
-        eventually(
-            "bytes move",
-            SOON,
-            async || {
-                if moved.load(Ordering::Relaxed) { Ok(()) } else { Err("none yet") }
-            },
-        );
     tokio::select! {
         biased;
-        watched = watched => watched.unwrap(),
+        () = reached.notified() => {}
         _ = saving => panic!("it was done before it was killed"),
     }
-    assert!(s3.files().iter().any(|file| file.contains("b.uploading.json")), "{:?}", s3.files());
-    assert!(inspect(&place, Kind::Snapshot).await.is_err());
+    // A part that arrives after its upload was ended stays on this server.
+    s3.comes_to_rest().await;
+    assert!(manifest::list(&place).await.unwrap().is_empty(), "it does not count");
+    let begun = usize::from(s3.files().iter().any(|file| file.contains("b.uploading.json")));
+    assert!(begun == 1 || s3.files().is_empty(), "nothing lies about that nobody knows of: {:?}", s3.files());
     assert_eq!(sweep(&place, "another").await.unwrap(), 0);
-    assert_eq!(sweep(&place, "uid").await.unwrap(), 1);
+    assert_eq!(sweep(&place, "uid").await.unwrap(), begun);
     assert_eq!(s3.files(), [""; 0]);
     saved(&etcd.endpoints(), &place, Naming::AsGiven).await.unwrap();
 }
@@ -140,16 +141,35 @@ async fn what_a_killed_process_leaves_in_a_folder_is_swept() {
     assert_eq!(left, ["b#x", "bc#1"]);
 }
 
+/// Its process died after it counted, and before it had tidied up: the note goes, the backup stays.
+#[tokio::test]
+async fn of_a_backup_that_counts_only_the_note_is_swept() {
+    let root = tempfile::tempdir().unwrap();
+    let place = folder(root.path(), "b");
+    let note = r#"{"upload":null,"ownerUid":"uid","started":"2026-11-15T00:00:00Z","replaces":false}"#;
+    for (suffix, text) in [("", "whole"), (".manifest.json", "{}"), (".uploading.json", note)] {
+        std::fs::write(root.path().join(format!("b{suffix}")), text).unwrap();
+    }
+    assert_eq!(sweep(&place, "uid").await.unwrap(), 1);
+    let mut left: Vec<_> = root.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["b", "b.manifest.json"]);
+}
+
 /// The server dies in the middle and comes back: the backup fails or succeeds, and nothing is left that is neither.
+#[rstest]
+#[case::a_member_is_chosen(|progress: &Progress| matches!(progress, Progress::Chosen { .. }))]
+#[case::bytes_move(|progress: &Progress| matches!(progress, Progress::Moved { .. }))]
+#[case::it_is_read_back(|progress: &Progress| matches!(progress, Progress::Verifying { .. }))]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_in_the_middle() {
+async fn a_server_that_dies_in_the_middle(#[case] step: fn(&Progress) -> bool) {
     let etcd = large().await;
     let s3 = std::sync::Mutex::new(S3::start());
     let place = s3.lock().unwrap().place("mybucket/b");
     let (token, meta) = (CancellationToken::new(), meta("uid"));
     let killed = AtomicBool::new(false);
     let moved = |progress| {
-        if matches!(progress, Progress::Moved { .. }) && !killed.swap(true, Ordering::Relaxed) {
+        if step(&progress) && !killed.swap(true, Ordering::Relaxed) {
             let mut s3 = s3.lock().unwrap();
             s3.kill();
             s3.resume();
@@ -164,6 +184,27 @@ async fn a_server_that_dies_in_the_middle() {
     }
     assert_eq!(s3.lock().unwrap().files(), ["b", "b.manifest.json"]);
     assert!(manifest::read(&place).await.unwrap().is_some());
+}
+
+/// What the store gives back is not what it was given: it does not count, and does not stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_alters_what_it_is_given() {
+    let etcd = large().await;
+    let root = tempfile::tempdir().unwrap();
+    let (place, file) = (folder(root.path(), "b"), root.path().join("b"));
+    let (token, meta) = (CancellationToken::new(), meta("uid"));
+    let alter = |progress| {
+        if matches!(progress, Progress::Verifying { .. }) {
+            let mut bytes = std::fs::read(&file).unwrap();
+            // The last byte before the trailer: of a page that is free, or of a value.
+            let last = bytes.len() - 33;
+            bytes[last] ^= 1;
+            std::fs::write(&file, bytes).unwrap();
+        }
+    };
+    let done = save(From::Cluster(etcd.endpoints()), &place, Naming::AsGiven, &meta, &token, alter).await;
+    assert!(matches!(done, Err(SaveError::ReadBack(Damage::Altered))), "{done:?}");
+    assert_eq!(root.path().read_dir().unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ fn asked(scene: &mut Scene, backup: &str) {
 fn recorded(scene: &mut Scene, stage: Stage, replaced: &str) {
     let replaced = replaced.chars().map(|name| Name(name.to_string())).collect();
     scene.seen.recorded.restore =
-        Some(Restore { request: Uid::from("r1"), seed: "s".into(), stage, replaced });
+        Some(Restore { request: Uid::from("r1"), seed: "s".into(), stage, again: 0, replaced });
 }
 
 /// The seed's pod runs; what it says of itself is not of the recorded cluster.
@@ -82,12 +82,19 @@ fn a_request(#[case] change: fn(&mut Scene), #[case] says: &str) {
 #[case::killed(|s: &mut Scene| s.pod("s").deleting = true, "wait", "wait")]
 #[case::the_store_is_away_for_a_moment(|s: &mut Scene| fails(s, 3), "wait", "wait")]
 #[case::the_store_is_away(|s: &mut Scene| fails(s, 4), "record restore failed s", "record restore failed s")]
+#[case::half_made(|s: &mut Scene| spoils(s, 0), "record restore seeding s, delete pod s", "record restore seeding s, delete pod s")]
+#[case::half_made_again_and_again(|s: &mut Scene| spoils(s, 3), "record restore failed s", "record restore failed s")]
 #[case::finds_no_node(|s: &mut Scene| s.pod("s").node = None, "record restore failed s", "record restore failed s")]
 #[case::finds_no_node_yet(|s: &mut Scene| {
     s.pod("s").node = None;
     s.pod("s").created = NOW;
 }, "wait", "wait")]
 #[case::finds_no_image(|s: &mut Scene| s.pod("s").waiting = Some("ErrImagePull".into()), "record restore failed s", "record restore failed s")]
+#[case::never_starts(|s: &mut Scene| s.pod("s").begun = false, "record restore failed s", "record restore failed s")]
+#[case::has_not_started_yet(|s: &mut Scene| {
+    s.pod("s").begun = false;
+    s.pod("s").created = NOW;
+}, "wait", "wait")]
 #[case::withdrawn(|s: &mut Scene| s.spec.restore = None, "record restore failed s", "record restore failed s")]
 #[case::version_lowered(|s: &mut Scene| s.want("3.4.15"), "record restore failed s", "record restore failed s")]
 #[case::version_changed(|s: &mut Scene| s.want("3.5.17"), "delete pod s", "delete pod s, delete claim s")]
@@ -121,8 +128,15 @@ fn a_seed(#[case] change: fn(&mut Scene), #[case] on_empty_dir: &str, #[case] on
     }
 }
 
+/// For the first time in this pod; so many were made before.
+fn spoils(scene: &mut Scene, again: u32) {
+    fails(scene, 1);
+    scene.pod("s").failing.as_mut().unwrap().spoils = true;
+    scene.seen.recorded.restore.as_mut().unwrap().again = again;
+}
+
 fn fails(scene: &mut Scene, times: u32) {
-    scene.pod("s").failing = Some(Failing { times, words: "no route".to_owned() });
+    scene.pod("s").failing = Some(Failing { times, words: "no route".to_owned(), spoils: false });
 }
 
 #[rstest]
@@ -188,6 +202,10 @@ fn retired(scene: &mut Scene) {
 #[case::one_joins(|s: &mut Scene| s.learner("d"), "-")]
 #[case::one_is_silent(|s: &mut Scene| s.silence("b", 1), "-")]
 #[case::one_lags(|s: &mut Scene| s.status("b").applied_index = 1, "-")]
+#[case::nothing_is_told_of_the_seed_yet(|s: &mut Scene| {
+    s.seen.recorded.restore.as_mut().unwrap().seed = "a".into();
+    s.pod("a").phase = PodPhase::Pending;
+}, "-")]
 #[case::a_later_one_failed(|s: &mut Scene| {
     recorded(s, Stage::Failed(String::new()), "q");
 }, "record restore failed s")]

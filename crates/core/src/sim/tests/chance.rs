@@ -16,7 +16,10 @@ enum Act {
     Template(&'static str),
     BadImage(&'static str),
     BadTemplate(&'static str),
+    Retain(bool),
     Paused(bool),
+    /// An EtcdBackup names the cluster, or none does any more.
+    Named(bool),
     Crash(usize),
     Deaf {
         no_members: bool,
@@ -64,7 +67,9 @@ fn act() -> impl Strategy<Value = Act> {
         2 => prop::sample::select(&TEMPLATES[..]).prop_map(Act::Template),
         1 => prop::sample::select(&VERSIONS[..]).prop_map(Act::BadImage),
         1 => prop::sample::select(&TEMPLATES[..]).prop_map(Act::BadTemplate),
+        1 => any::<bool>().prop_map(Act::Retain),
         1 => any::<bool>().prop_map(Act::Paused),
+        2 => any::<bool>().prop_map(Act::Named),
         4 => (0usize..4).prop_map(Act::Crash),
         4 => (any::<bool>(), prop::option::of(0usize..7), any::<bool>())
             .prop_map(|(no_members, whom, stale)| Act::Deaf { no_members, whom, stale }),
@@ -86,15 +91,18 @@ fn perform(world: &mut World, rival: &mut Option<Intent>, act: &Act) {
         Act::Template(template) => (*template).clone_into(&mut world.spec.template),
         Act::BadImage(version) => drop(world.bad_images.insert(version.parse().unwrap())),
         Act::BadTemplate(template) => drop(world.bad_templates.insert((*template).to_owned())),
+        Act::Retain(retains) => world.spec.retains = *retains,
         Act::Paused(paused) => world.spec.paused = *paused,
+        Act::Named(named) => world.precautions.named = named.then(|| "nightly".into()),
         Act::Restore { version, bad } => {
             world.ask_for_restore(Backup { index: 5, version: version.parse().unwrap(), bad: *bad });
         }
         Act::Withdraw => world.spec.restore = None,
         Act::RivalPlans => *rival = Some(world.intend(&glitch)),
         Act::RivalActs => {
-            let round = rival.take().map(|intent| world.rival_acts(&intent));
-            assert!(world.broken.is_empty(), "{:?}\nby a rival: {round:#?}", world.broken);
+            if let Some(intent) = rival.take() {
+                late(world, &intent);
+            }
         }
         Act::Crash(after) => crash = Some(*after),
         Act::Deaf { no_members, whom, stale } => {
@@ -110,6 +118,16 @@ fn perform(world: &mut World, rival: &mut Option<Intent>, act: &Act) {
         world.tick();
         assert!(world.broken.is_empty(), "{:?}\nafter {act:?} and time: {:#?}", world.broken, round.plan);
     }
+}
+
+/// What the model checker keeps of a plan does the same as the whole.
+fn late(world: &mut World, intent: &Intent) {
+    let (mut trimmed, mut same) = (intent.clone(), world.clone());
+    trimmed.trim();
+    same.rival_acts(&trimmed);
+    let round = world.rival_acts(intent);
+    assert!(world.broken.is_empty(), "{:?}\nby a rival: {round:#?}", world.broken);
+    assert_eq!(*world, same, "by a rival: {round:#?}");
 }
 
 /// Faults off, spec at rest: within the bound the world is what the spec says, or says honestly why it cannot be.

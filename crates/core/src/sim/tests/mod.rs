@@ -8,6 +8,7 @@ use super::*;
 use crate::plan::Rule;
 use crate::quorum::quorum;
 use crate::spec::Storage;
+use crate::step::Step;
 
 const STORAGES: [Storage; 2] = [Storage::EmptyDir, Storage::Persistent];
 
@@ -34,6 +35,19 @@ fn settle(world: &mut World, bound: usize) -> usize {
     panic!("not settled after {bound} rounds: {last}\n{world:#?}");
 }
 
+/// Runs until such a step is planned, and gives that plan, which is not carried out.
+fn planned(world: &mut World, step: fn(&Step) -> bool) -> Intent {
+    for _ in 0..200 {
+        let intent = world.intend(&Glitch::default());
+        if intent.plan.actions.iter().any(|action| step(&action.step)) {
+            return intent;
+        }
+        calm_round(world);
+        world.tick();
+    }
+    panic!("never planned: {world:#?}");
+}
+
 /// Nothing to do, and nothing on its way out.
 fn at_rest(world: &World, round: &Round) -> bool {
     let going =
@@ -49,6 +63,7 @@ fn assert_reached(world: &World, versions: bool) {
     assert_eq!(world.pods.len(), members.len());
     let persistent = world.spec.storage == Storage::Persistent;
     assert_eq!(world.claims.len(), if persistent { members.len() } else { 0 });
+    assert!(world.claims.values().all(|claim| claim.owned != world.spec.retains), "{:?}", world.claims);
     for member in members {
         assert!(member.started && !member.learner, "{member:?}");
         let pod = &world.pods[&member.name];

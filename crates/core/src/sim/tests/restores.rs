@@ -5,6 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::ids::{ClusterId, Name};
 use crate::observation::Stage;
+use crate::step::Step;
 use crate::version::Version;
 
 fn backup(version: &str, bad: bool) -> Backup {
@@ -61,6 +62,25 @@ fn after_a_loss_a_backup_brings_the_cluster_back(
     assert_ne!(cluster(&world), before);
     assert!(world.clusters[&cluster(&world)].committed >= 5);
     assert!(disks(&world).iter().all(|(_, of)| *of == cluster(&world)), "and not for ever");
+}
+
+/// Whoever planned the swap long ago does not make it: there would be no cluster behind the name.
+#[rstest]
+fn a_seed_that_was_lost_since_takes_nobodys_place(
+    #[values(Storage::EmptyDir, Storage::Persistent)] storage: Storage,
+) {
+    let mut world = grown(3, "3.5.16", storage);
+    let before = cluster(&world);
+    world.ask_for_restore(backup("3.5.16", false));
+    let late = planned(&mut world, |step| matches!(step, Step::SwapCluster { .. }));
+    let seed = world.recorded.restore.as_ref().unwrap().seed.clone();
+    let nth = world.pods.keys().position(|name| *name == seed).unwrap();
+    world.strike(Fault::FailPod(nth));
+    assert!(world.rival_acts(&late).failed.is_some());
+    assert_eq!((cluster(&world), world.broken.as_slice()), (before, [].as_slice()));
+    settle(&mut world, 300);
+    assert_eq!(stage(&world), Stage::Done);
+    assert_reached(&world, true);
 }
 
 fn stage_or_none(world: &World) -> Option<Stage> {

@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::ids::Name;
+use crate::step::Step;
 use crate::version::Version;
 
 #[rstest]
@@ -38,6 +39,34 @@ fn any_jump_of_size(#[values("3.3.12", "3.5.16", "3.6.16")] version: &str) {
     }
 }
 
+/// Whoever planned to add it long ago adds nobody: what it left on its volume belongs to a member that is no more.
+#[rstest]
+fn a_member_that_came_and_left_is_not_added_late(#[values("3.3.12", "3.5.16", "3.6.16")] version: &str) {
+    for storage in STORAGES {
+        let mut world = grown(1, version, storage);
+        world.spec.size = 2;
+        let late = planned(&mut world, |step| matches!(step, Step::AddMember { .. }));
+        settle(&mut world, 300);
+        world.spec.size = 1;
+        settle(&mut world, 300);
+        assert!(world.rival_acts(&late).failed.is_some());
+        settle(&mut world, 300);
+        assert_reached(&world, true);
+    }
+}
+
+/// The pod is all that keeps a volume that somebody deleted: whoever planned to delete the pod long ago leaves it.
+#[test]
+fn a_volume_that_was_deleted_since_is_not_let_go() {
+    let mut world = grown(1, "3.5.16", Storage::Persistent);
+    world.spec.template = "t1".to_owned();
+    let late = planned(&mut world, |step| matches!(step, Step::DeletePod { .. }));
+    world.strike(Fault::DeleteClaim(0));
+    assert!(world.rival_acts(&late).failed.is_some());
+    assert!(world.pods.values().all(|pod| !pod.deleting), "{:?}", world.pods);
+    assert!(world.broken.is_empty(), "{:?}", world.broken);
+}
+
 #[rstest]
 fn one_minor_per_edit_and_two_by_one(#[values(1, 2, 3, 5)] size: u32) {
     for storage in STORAGES {
@@ -48,6 +77,17 @@ fn one_minor_per_edit_and_two_by_one(#[values(1, 2, 3, 5)] size: u32) {
             assert_reached(&world, true);
         }
     }
+}
+
+#[test]
+fn a_backup_precedes_every_minor_where_one_is_named() {
+    let mut world = grown(3, "3.4.15", Storage::EmptyDir);
+    world.precautions.named = Some("nightly".into());
+    world.spec.version = "3.6.16".to_owned();
+    settle(&mut world, 300);
+    assert_reached(&world, true);
+    let before: Vec<_> = world.precautions.asked.iter().map(|asked| asked.version.to_string()).collect();
+    assert_eq!(before, ["3.5.35", "3.6.16"]);
 }
 
 #[rstest]
@@ -211,5 +251,40 @@ fn crashes_after_every_step_of_a_creation_end_the_same() {
             settle(&mut world, 50);
             assert_reached(&world, true);
         }
+    }
+}
+
+/// Whoever planned it before the user changed their mind is too late.
+#[test]
+fn an_edit_of_the_retention_reaches_every_claim() {
+    let mut world = grown(3, "3.5.16", Storage::Persistent);
+    for retains in [true, false] {
+        world.spec.retains = retains;
+        let late = planned(&mut world, |step| matches!(step, Step::OwnClaim { .. }));
+        settle(&mut world, 10);
+        assert_reached(&world, true);
+        assert!(world.rival_acts(&late).failed.is_some());
+        assert_reached(&world, true);
+    }
+}
+
+#[test]
+fn who_comes_back_last_from_an_outage_is_not_replaced() {
+    for storage in STORAGES {
+        let mut world = grown(3, "3.5.16", storage);
+        let pods = world.pods.keys().cloned().collect::<Vec<_>>();
+        let mut after = |fault, seconds| {
+            world.strike(fault);
+            for _ in 0..seconds {
+                calm_round(&mut world);
+                world.tick();
+            }
+        };
+        after(Fault::NodeDown(0), 1);
+        after(Fault::NodeDown(1), 600);
+        after(Fault::NodeUp(0), 30);
+        after(Fault::NodeUp(1), 10);
+        settle(&mut world, 10);
+        assert_eq!(world.pods.keys().cloned().collect::<Vec<_>>(), pods);
     }
 }

@@ -1,4 +1,4 @@
-use api::v1beta2::{ClusterRef, S3Source};
+use api::v1beta2::{ClusterRef, S3Source, Stores};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rstest::rstest;
 
@@ -15,7 +15,10 @@ fn once() -> EtcdBackupSpec {
     EtcdBackupSpec {
         cluster_ref: Some(ClusterRef { name: "c".into() }),
         storage_type: "S3".into(),
-        s3: Some(S3Source { path: "b/k".into(), ..S3Source::default() }),
+        stores: Stores {
+            s3: Some(S3Source { path: "b/k".into(), ..S3Source::default() }),
+            ..Stores::default()
+        },
         ..EtcdBackupSpec::default()
     }
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use domain::{Check, ClusterId, HashCheck, MemberId, Name, Read, Version};
 use etcd::Expect;
 use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
 
 use super::super::members::named;
 use super::{ApplyError, Hands, Outcome};
 
 /// Long enough for an election on the way.
-const CHANGE: Duration = Duration::from_secs(5);
+pub(super) const CHANGE: Duration = Duration::from_secs(5);
 /// A scan of all keys; a database too big for it is not compared, and that blocks nothing.
 const SCAN: Duration = Duration::from_secs(10);
 
@@ -23,6 +25,9 @@ impl Hands<'_> {
             Ok(voter) => voter,
             Err(why) => return Ok(why),
         };
+        if !self.still_waits(name).await? {
+            return Ok(Outcome::Stale(format!("the pod of {name} waits no more")));
+        }
         let url = self.seen.zone.peer_url(name.as_str());
         match voter.add_member(vec![url], learner).await {
             Ok(added) => {
@@ -31,6 +36,17 @@ impl Hands<'_> {
             }
             Err(error) => sorted("AddMember", error),
         }
+    }
+
+    /// Asked just before it is added: a member that was added and removed again since the plan was made would be the second
+    /// of its name, and could not start on what the first one left.
+    async fn still_waits(&self, name: &Name) -> Result<bool, ApplyError> {
+        let seen = self.seen.observation.pods.iter().find(|pod| pod.name == *name).map(|pod| &pod.uid);
+        let failed = |source| ApplyError::Kubernetes { step: "AddMember", source };
+        let now = self.api::<Pod>().get_metadata_opt(name.as_str()).await.map_err(failed)?;
+        let waits = |pod: &PartialObjectMeta<Pod>| pod.metadata.deletion_timestamp.is_none();
+        let uid = now.filter(waits).and_then(|pod| pod.metadata.uid);
+        Ok(uid.is_some_and(|uid| seen.is_some_and(|seen| seen.as_str() == uid)))
     }
 
     pub(super) async fn promote(&mut self, id: MemberId) -> Result<Outcome, ApplyError> {

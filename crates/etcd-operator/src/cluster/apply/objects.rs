@@ -1,7 +1,9 @@
 //! Steps that Kubernetes takes.
 
+use super::super::backups;
 use super::super::watches::Claim;
 use super::{ApplyError, Hands, Outcome, refused};
+use api::EtcdBackup;
 use domain::{Name, Peer, Uid, Version};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
@@ -47,14 +49,25 @@ impl Hands<'_> {
         Ok(Outcome::Done)
     }
 
-    pub(super) async fn create_seed(&mut self, name: &Name, version: Version) -> Result<Outcome, ApplyError> {
-        let claim = match self.claim("CreateSeed", name).await? {
-            Ok(claim) => claim,
-            Err(outcome) => return Ok(outcome),
+    pub(super) async fn back_up(&mut self, of: &Name, version: Version) -> Result<Outcome, ApplyError> {
+        let failed = |source| ApplyError::Kubernetes { step: "BackUp", source };
+        self.memory.backups = None;
+        let found = backups::all(self.context, self.cluster).await.map_err(failed)?;
+        let Some(backup) = backups::find(&found, of) else {
+            return Ok(Outcome::Stale(format!("EtcdBackup {of} is gone")));
         };
+        let copy = backups::copy(self.cluster, backup, version);
+        let namespace = self.cluster.namespace().unwrap_or_default();
+        let api: Api<EtcdBackup> = Api::namespaced(self.context.client.clone(), &namespace);
+        match api.create(&PostParams::default(), &copy).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(error) => refused("BackUp", error),
+        }
+    }
+
+    pub(super) async fn create_seed(&mut self, name: &Name, version: Version) -> Result<Outcome, ApplyError> {
         let token = uuid();
-        self.create_pod("CreateSeed", name, version, Bootstrap::Seed { token: &token }, claim.as_deref())
-            .await
+        self.create_with_claim("CreateSeed", name, version, Bootstrap::Seed { token: &token }).await
     }
 
     pub(super) async fn create_member(
@@ -64,23 +77,13 @@ impl Hands<'_> {
         peers: &[Peer],
         joining: &[Name],
     ) -> Result<Outcome, ApplyError> {
-        let claim = match self.claim("CreateMember", name).await? {
-            Ok(claim) => claim,
-            Err(outcome) => return Ok(outcome),
-        };
         let joining: Vec<_> =
             joining.iter().map(|name| (name.as_str(), self.seen.zone.peer_url(name.as_str()))).collect();
         let peers = peers.iter().map(|peer| (peer.name.as_str(), peer.url.as_str()));
         let joining = joining.iter().map(|(name, url)| (*name, url.as_str()));
         let peers = api::names::initial_cluster(peers.chain(joining));
-        self.create_pod(
-            "CreateMember",
-            name,
-            version,
-            Bootstrap::Join { initial_cluster: &peers },
-            claim.as_deref(),
-        )
-        .await
+        self.create_with_claim("CreateMember", name, version, Bootstrap::Join { initial_cluster: &peers })
+            .await
     }
 
     pub(super) async fn resume_member(
@@ -89,7 +92,9 @@ impl Hands<'_> {
         version: Version,
         claim: &Uid,
     ) -> Result<Outcome, ApplyError> {
-        self.create_pod("ResumeMember", name, version, Bootstrap::Resume, Some(claim.as_str())).await
+        let bootstrap = Bootstrap::Resume { inherited: self.seen.inherited.contains(claim) };
+        let pod = self.pod(name, version, bootstrap, Some(claim.as_str()))?;
+        self.create("ResumeMember", &pod).await
     }
 
     pub(super) async fn check_image(&mut self, version: Version, node: &Name) -> Result<Outcome, ApplyError> {
@@ -97,17 +102,52 @@ impl Hands<'_> {
         self.create("CheckImage", &pod).await
     }
 
-    pub(super) async fn create_pod(
+    /// The pod of a new member, and its claim before it.
+    pub(super) async fn create_with_claim(
         &mut self,
         step: &'static str,
         name: &Name,
         version: Version,
         bootstrap: Bootstrap<'_>,
-        claim: Option<&str>,
     ) -> Result<Outcome, ApplyError> {
-        let pod =
-            resources::member_pod(&self.build()?, name.as_str(), &version.to_string(), bootstrap, claim);
+        let wanted = resources::persistent_volume_claim(&self.build()?, name.as_str());
+        let known = self.seen.observation.claims.iter().find(|claim| claim.name == *name);
+        let claim = match (wanted, known) {
+            (None, _) => None,
+            (Some(_), Some(known)) => Some(known.uid.to_string()),
+            (Some(wanted), None) => {
+                if let Err(error) = self.try_pod(&self.pod(name, version, bootstrap, None)?).await {
+                    return refused(step, error);
+                }
+                match self.claim(step, &wanted).await? {
+                    Ok(uid) => uid,
+                    Err(outcome) => return Ok(outcome),
+                }
+            }
+        };
+        let pod = self.pod(name, version, bootstrap, claim.as_deref())?;
         self.create(step, &pod).await
+    }
+
+    /// A claim whose pod is refused, by a quota or a policy, is thrown away: to ask first keeps that from going on and on.
+    async fn try_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        match self.api::<Pod>().create(&dry, pod).await {
+            // Some admission webhook cannot be tried: it will say what it has to say.
+            Err(kube::Error::Api(status)) if status.code == 400 => Ok(()),
+            tried => tried.map(drop),
+        }
+    }
+
+    fn pod(
+        &self,
+        name: &Name,
+        version: Version,
+        bootstrap: Bootstrap<'_>,
+        claim: Option<&str>,
+    ) -> Result<Pod, ApplyError> {
+        let cluster = self.build()?;
+        Ok(resources::member_pod(&cluster, name.as_str(), &version.to_string(), bootstrap, claim))
     }
 
     async fn create(&mut self, step: &'static str, pod: &Pod) -> Result<Outcome, ApplyError> {
@@ -120,19 +160,13 @@ impl Hands<'_> {
         }
     }
 
-    /// The UID of the member's claim, which is made if it is not there; none for a cluster without volumes.
-    pub(super) async fn claim(
+    /// Makes a claim, and gives its UID.
+    async fn claim(
         &mut self,
         step: &'static str,
-        member: &Name,
+        wanted: &PersistentVolumeClaim,
     ) -> Result<Result<Option<String>, Outcome>, ApplyError> {
-        let wanted = resources::persistent_volume_claim(&self.build()?, member.as_str());
-        let Some(wanted) = wanted else { return Ok(Ok(None)) };
-        let known = self.seen.observation.claims.iter().find(|claim| claim.name == *member);
-        if let Some(known) = known {
-            return Ok(Ok(Some(known.uid.to_string())));
-        }
-        match self.api::<PersistentVolumeClaim>().create(&PostParams::default(), &wanted).await {
+        match self.api::<PersistentVolumeClaim>().create(&PostParams::default(), wanted).await {
             Ok(created) => {
                 let uid = created.uid();
                 self.memory
@@ -156,15 +190,19 @@ impl Hands<'_> {
         self.patch_pod("MarkPod", name, &patch).await
     }
 
+    pub(super) async fn adopt(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {
+        let claim = self.seen.observation.claims.iter().find(|claim| claim.name == *name);
+        let claim = claim.map(|claim| claim.uid.to_string());
+        let patch = resources::adopt_patch(&self.build()?, uid.as_str(), claim.as_deref());
+        self.patch_pod("Adopt", name, &Patch::Merge(patch)).await
+    }
+
     pub(super) async fn patch_image(
         &mut self,
         name: &Name,
         uid: &Uid,
         version: Version,
     ) -> Result<Outcome, ApplyError> {
-        if let Err(wait) = self.log_rolled(name, version).await {
-            return Ok(wait);
-        }
         let patch = resources::image_patch(&self.build()?, uid.as_str(), &version.to_string());
         let outcome = self.patch_pod("PatchImage", name, &Patch::Strategic(patch)).await?;
         if outcome == Outcome::Done {
@@ -180,8 +218,7 @@ impl Hands<'_> {
         name: &Name,
         patch: &Patch<Value>,
     ) -> Result<Outcome, ApplyError> {
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        match self.api::<Pod>().patch(name.as_str(), &params, patch).await {
+        match self.api::<Pod>().patch(name.as_str(), &by_us(), patch).await {
             Ok(patched) => {
                 self.memory.own.pods.changed(patched);
                 Ok(Outcome::Done)
@@ -203,6 +240,9 @@ impl Hands<'_> {
         name: &Name,
         uid: &Uid,
     ) -> Result<Outcome, ApplyError> {
+        if !self.claim_is_as_seen(step, name).await? {
+            return Ok(Outcome::Stale(format!("the claim of {name} is going, and its data with the pod")));
+        }
         match self.api::<Pod>().delete(name.as_str(), &self.only(uid)).await {
             Ok(answer) => {
                 // It ends in its own time; until then it shows as being deleted.
@@ -218,6 +258,19 @@ impl Hands<'_> {
             }
             Err(error) => refused(step, error),
         }
+    }
+
+    /// Asked just before its pod is deleted: that pod may be all that keeps a claim which somebody deleted since.
+    async fn claim_is_as_seen(&self, step: &'static str, name: &Name) -> Result<bool, ApplyError> {
+        let mut claims = self.seen.observation.claims.iter();
+        let Some(seen) = claims.find(|claim| claim.name == *name && !claim.deleting) else { return Ok(true) };
+        let failed = |source| ApplyError::Kubernetes { step, source };
+        let now =
+            self.api::<PersistentVolumeClaim>().get_metadata_opt(name.as_str()).await.map_err(failed)?;
+        Ok(now.is_some_and(|now| {
+            now.metadata.deletion_timestamp.is_none()
+                && now.metadata.uid.as_deref() == Some(seen.uid.as_str())
+        }))
     }
 
     pub(super) async fn delete_claim(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {
@@ -237,6 +290,24 @@ impl Hands<'_> {
         }
     }
 
+    /// Refused for a claim of another UID, and for one that changed since the plan saw it.
+    pub(super) async fn own_claim(
+        &mut self,
+        name: &Name,
+        uid: &Uid,
+        owned: bool,
+    ) -> Result<Outcome, ApplyError> {
+        let version = self.seen.resource_versions.get(uid).map(String::as_str);
+        let patch = Patch::Merge(resources::owner_patch(&self.build()?, uid.as_str(), version, owned));
+        match self.api::<PersistentVolumeClaim>().patch_metadata(name.as_str(), &by_us(), &patch).await {
+            Ok(patched) => {
+                self.memory.own.claims.changed(patched);
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused("OwnClaim", error),
+        }
+    }
+
     async fn server_side<K>(&self, step: &'static str, wanted: &K) -> Result<Result<K, Outcome>, ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -253,12 +324,16 @@ impl Hands<'_> {
         Ok(Cluster::of(self.cluster)?)
     }
 
-    fn api<K>(&self) -> Api<K>
+    pub(super) fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
         Api::namespaced(self.context.client.clone(), &self.cluster.namespace().unwrap_or_default())
     }
+}
+
+fn by_us() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 /// A random UUID, never used twice.

@@ -2,9 +2,12 @@
 
 use api::v1beta2::{MembersStatus, RestoreProgress, RestoreRequest, RestoreStage};
 use domain::{ClusterId, Name, Restore, Stage, Uid, Version};
+use etcd::Expect;
 use kube::api::Patch;
 use resources::Bootstrap;
 
+use super::super::members::named;
+use super::membership::CHANGE;
 use super::objects::uuid;
 use super::{ApplyError, Hands, Outcome};
 
@@ -24,6 +27,7 @@ impl Hands<'_> {
             uid: restore.request.to_string(),
             seed: restore.seed.to_string(),
             restored: if self.seen.restored.is_empty() { found } else { self.seen.restored.clone() },
+            again: restore.again.into(),
             replaced: names(&restore.replaced),
             stage,
             message,
@@ -37,6 +41,9 @@ impl Hands<'_> {
         version: Version,
         restore: &Restore,
     ) -> Result<Outcome, ApplyError> {
+        if !self.leads_alone(&restore.seed, id).await {
+            return Ok(Outcome::Stale(format!("{} does not answer any more", restore.seed)));
+        }
         let progress = self.progress(restore);
         self.status.cluster_id = id.to_string();
         self.status.seed = restore.seed.to_string();
@@ -47,21 +54,27 @@ impl Hands<'_> {
         self.record("SwapCluster").await
     }
 
+    /// Asked just before its cluster becomes the cluster: what answered when the plan was made may be lost since.
+    async fn leads_alone(&self, seed: &Name, id: ClusterId) -> bool {
+        let Some(link) = &self.seen.seed else { return false };
+        let link = link.expecting(Expect { cluster: Some(id), member: None }).with_deadline(CHANGE);
+        let members = link.members().await.map(|list| named(list, &self.seen.zone));
+        members.is_ok_and(|members| matches!(members.as_slice(), [member] if member.name == *seed))
+    }
+
     pub(super) async fn create_restored_seed(
         &mut self,
         name: &Name,
         version: Version,
+        request: &Uid,
     ) -> Result<Outcome, ApplyError> {
         const STEP: &str = "CreateRestoredSeed";
-        let Ok(Some(request)) = RestoreRequest::on(self.cluster) else {
-            return Ok(Outcome::Stale("the request for a restore is gone".into()));
-        };
-        let claim = match self.claim(STEP, name).await? {
-            Ok(claim) => claim,
-            Err(outcome) => return Ok(outcome),
+        let asked = RestoreRequest::on(self.cluster).ok().flatten();
+        let Some(request) = asked.filter(|asked| asked.uid == request.as_str()) else {
+            return Ok(Outcome::Stale("the request for this restore is gone".into()));
         };
         let bootstrap = Bootstrap::Restore { request: &request, token: &uuid() };
-        self.create_pod(STEP, name, version, bootstrap, claim.as_deref()).await
+        self.create_with_claim(STEP, name, version, bootstrap).await
     }
 
     pub(super) async fn stop_serving(&mut self, name: &Name, uid: &Uid) -> Result<Outcome, ApplyError> {

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use api::conditions::ConditionStatus;
 use api::v1beta2::EtcdCluster;
 use etcd::{Expect, Member};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use lab::kit::{TestNamespace, wait_for};
+use kube::runtime::watcher;
+use lab::kit::{TestNamespace, wait_for, wait_for_all};
 use lab::wait::until;
 use serde_json::{Value, json};
 
@@ -57,9 +58,26 @@ impl<'a> Cluster<'a> {
     }
 
     /// The member pods, image checks and the like left out.
+    fn pods_selector(&self) -> String {
+        format!("etcd_cluster={},app=etcd", self.name)
+    }
+
     pub async fn pods(&self) -> Outcome<Vec<Pod>> {
-        let selector = format!("etcd_cluster={},app=etcd", self.name);
-        Ok(self.pods_api().list(&ListParams::default().labels(&selector)).await?.items)
+        Ok(self.pods_api().list(&ListParams::default().labels(&self.pods_selector())).await?.items)
+    }
+
+    /// Waits until the pods are as asked for.
+    pub async fn pods_are(&self, what: &str, holds: impl Fn(&[Pod]) -> bool) -> Outcome {
+        let config = watcher::Config::default().labels(&self.pods_selector());
+        wait_for_all(&self.pods_api(), config, LIMIT, what, holds).await?;
+        Ok(())
+    }
+
+    /// Waits until the claims of its members are as asked for.
+    pub async fn claims_are(&self, what: &str, holds: impl Fn(&[PersistentVolumeClaim]) -> bool) -> Outcome {
+        let config = watcher::Config::default().labels(&format!("etcd_cluster={}", self.name));
+        wait_for_all(&self.test.api(), config, LIMIT, what, holds).await?;
+        Ok(())
     }
 
     pub async fn pod_names(&self) -> Outcome<BTreeSet<String>> {

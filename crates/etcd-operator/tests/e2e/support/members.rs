@@ -38,18 +38,6 @@ impl Cluster<'_> {
         Ok(reached.await?)
     }
 
-    /// How many members etcd lists, learners and unstarted ones included: from whoever lists the newest configuration.
-    pub async fn listed(&self) -> Outcome<BTreeSet<u64>> {
-        let mut last = Err("no member answers".into());
-        for member in self.links().await? {
-            match member.members().await {
-                Ok(list) => return Ok(list.iter().map(|member| member.id.0).collect()),
-                Err(error) => last = Err(error.into()),
-            }
-        }
-        last
-    }
-
     /// Every member holds the same keys and the same history of them. Asked at rest, from 3.3 on.
     pub async fn same_data(&self) -> Outcome {
         let members = self.links().await?;

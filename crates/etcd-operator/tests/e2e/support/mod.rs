@@ -4,6 +4,7 @@ mod cluster;
 mod load;
 mod members;
 mod operator;
+pub mod predecessor;
 mod said;
 mod victim;
 

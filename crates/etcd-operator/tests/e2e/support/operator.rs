@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use lab::kit::TestNamespace;
+use lab::wait::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::Outcome;
+use super::{LIMIT, Outcome};
 
 /// Looks after the test's namespace; ends with the test.
 pub struct Operator {
@@ -23,6 +25,8 @@ struct How {
     /// The network namespace that it lives in, if not this machine's.
     netns: Option<String>,
     arguments: Vec<String>,
+    /// Steps after which it dies.
+    dies_after: String,
     kubeconfig: PathBuf,
     namespace: String,
     listen: SocketAddr,
@@ -44,6 +48,44 @@ impl Operator {
         let netns =
             node.map(|node| Ok::<_, lab::Error>(layout.node_netns(layout.node(node)?))).transpose()?;
         Self::run(How::new(test, name, netns, Vec::new())?)
+    }
+
+    /// One that dies right after each of these steps.
+    pub fn start_dying(test: &TestNamespace<'_>, after: &[&str]) -> Outcome<Self> {
+        let how = How::new(test, "operator-under-test", None, Vec::new())?;
+        Self::run(How { dies_after: after.join(","), ..how })
+    }
+
+    /// Does something, and starts the operator anew whenever it has died meanwhile: how often that was.
+    pub async fn revived_during<T>(&mut self, something: impl Future<Output = Outcome<T>>) -> Outcome<usize> {
+        let mut deaths = 0;
+        tokio::pin!(something);
+        loop {
+            tokio::select! {
+                done = &mut something => return done.map(|_| deaths),
+                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+            }
+            if self.child.try_wait()?.is_some() {
+                deaths += 1;
+                self.child = self.how.spawn()?;
+            }
+        }
+    }
+
+    /// Waits until it has died that many times, started anew after each but the last.
+    pub async fn dies(&mut self, times: usize) -> Outcome {
+        for left in (0..times).rev() {
+            let child = &mut self.child;
+            until("the operator to die", LIMIT, async || {
+                let gone = child.try_wait().map_err(|error| lab::Error::other("operator", error))?;
+                Ok(gone.ok_or("it lives"))
+            })
+            .await?;
+            if left > 0 {
+                self.child = self.how.spawn()?;
+            }
+        }
+        Ok(())
     }
 
     fn run(how: How) -> Outcome<Self> {
@@ -96,7 +138,8 @@ impl How {
         // Free a moment ago: good enough for a test, and stable over restarts.
         let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let (kubeconfig, namespace) = (test.lab.kubeconfig(), test.name.clone());
-        Ok(Self { name: name.to_owned(), netns, arguments, kubeconfig, namespace, listen })
+        let (name, dies_after) = (name.to_owned(), String::new());
+        Ok(Self { name, netns, arguments, dies_after, kubeconfig, namespace, listen })
     }
 
     /// Beside the bundles of failed tests.
@@ -120,6 +163,7 @@ impl How {
             .arg(format!("--listen-addr={}", self.listen))
             .args(&self.arguments)
             .env("KUBECONFIG", &self.kubeconfig)
+            .env("ETCD_OPERATOR_DIES_AFTER", &self.dies_after)
             .env("MY_POD_NAMESPACE", &self.namespace)
             .env("MY_POD_NAME", &self.name)
             // As in a pod: the process that follows need not wait for the lease of the one before.

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cluster, Outcome};
+use super::{Cluster, LIMIT, Outcome};
 
 pub const ETCD: &str = "etcd";
 pub const DATA: &str = "etcd-data";
@@ -34,6 +34,7 @@ pub struct Victim {
     pub name: String,
     pub pod: Pod,
     pub id: MemberId,
+    pub votes: bool,
     cluster_id: ClusterId,
     before: BTreeMap<String, Footprint>,
 }
@@ -56,9 +57,10 @@ impl Cluster<'_> {
     pub async fn victim_named(&self, name: &str) -> Outcome<Victim> {
         let pod = self.pods_api().get(name).await?;
         let member = Member::connect(client_address(&pod)?, Expect::default())?;
-        let identity = member.status().await?.identity;
-        let (id, cluster_id) = (identity.member, identity.cluster);
-        Ok(Victim { name: name.to_owned(), pod, id, cluster_id, before: self.footprints().await? })
+        let status = member.status().await?;
+        let (id, cluster_id) = (status.identity.member, status.identity.cluster);
+        let before = self.footprints().await?;
+        Ok(Victim { name: name.to_owned(), pod, id, votes: !status.learner, cluster_id, before })
     }
 
     pub async fn footprints(&self) -> Outcome<BTreeMap<String, Footprint>> {
@@ -90,6 +92,14 @@ impl Victim {
         self.signal(cluster, Signal::SIGKILL)
     }
 
+    /// Its pod is on its way out, or its process restarts.
+    pub async fn goes(&self, cluster: &Cluster<'_>) -> Outcome<bool> {
+        let now = cluster.pods_api().get_opt(&self.name).await?;
+        let stays =
+            now.is_some_and(|now| now.metadata.deletion_timestamp.is_none() && now.uid() == self.pod.uid());
+        Ok(!stays || cluster.victim_named(&self.name).await.is_err())
+    }
+
     /// Clients that insist on this very member.
     pub fn knock(&self) -> Outcome<Knocks> {
         Knocks::start(&client_address(&self.pod)?, self.cluster_id, self.id)
@@ -109,7 +119,7 @@ impl Victim {
         let mut expected = self.before.clone();
         expected.entry(self.name.clone()).and_modify(|(_, count, _)| *count += restarts);
         // The kubelet counts a moment after etcd answers.
-        until(&format!("{expected:?}"), Duration::from_secs(30), async || {
+        until(&format!("{expected:?}"), LIMIT, async || {
             let now = cluster.footprints().await.map_err(|error| lab::Error::other("pods", error))?;
             Ok(if now == expected { Ok(()) } else { Err(format!("{now:?}")) })
         })

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use lab::kit::TestNamespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::Api;
+use lab::kit::{TestNamespace, wait_for};
 use lab::programs::Program;
 use lab::wait::until;
 use tempfile::TempDir;
@@ -73,6 +75,17 @@ impl<'a> Reader<'a> {
     async fn typed(&self, folder: &str, line: &str) -> Outcome<String> {
         let (output, text) = self.ends(self.shell(folder, line), line, "").await?;
         if output.status.success() { Ok(text) } else { Err(format!("$ {line}\n{text}").into()) }
+    }
+
+    /// Waits until objects of that kind can be made. `kubectl wait` gives up on a definition without a status.
+    pub async fn served(&self, crd: &str) -> Outcome {
+        let api: Api<CustomResourceDefinition> = Api::all(self.test.client.clone());
+        wait_for(&api, crd, LIMIT, "to be served", |crd| {
+            let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_deref());
+            conditions.unwrap_or_default().iter().any(|c| c.type_ == "Established" && c.status == "True")
+        })
+        .await?;
+        Ok(())
     }
 
     /// A line that must fail, and what it said.

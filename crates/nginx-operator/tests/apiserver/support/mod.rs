@@ -1,8 +1,5 @@
 //! A lab to join, an operator to run in it, and what a kubelet would do.
 
-mod line;
-mod rough;
-
 use std::time::Duration;
 
 use api::nginx::crd::{Stage, crd};
@@ -23,8 +20,6 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-pub use line::{Fault, Line};
 
 /// For everything that is only a matter of machine speed.
 pub const LIMIT: Duration = Duration::from_mins(2);
@@ -57,6 +52,23 @@ pub async fn lab() -> (&'static Lab, RwLockReadGuard<'static, ()>) {
         })
         .await;
     (lab, turn)
+}
+
+/// Runs a test in a namespace of its own, with the first CRD in the lab.
+pub async fn in_namespace(prefix: &str, test: impl AsyncFnOnce(&TestNamespace<'static>) -> Outcome) {
+    let (lab, _turn) = lab().await;
+    TestNamespace::new(lab, prefix).await.unwrap().run(test).await.unwrap();
+}
+
+/// The same beside an operator.
+pub async fn with_operator(prefix: &str, test: impl AsyncFnOnce(&TestNamespace<'static>) -> Outcome) {
+    in_namespace(prefix, async |namespace| {
+        let operator = Operator::start(namespace);
+        test(namespace).await?;
+        operator.stop().await;
+        Ok(())
+    })
+    .await;
 }
 
 /// The lab without a CRD and without anybody else; the first CRD is back when the test is done.
@@ -130,6 +142,7 @@ impl Operator {
             webhook: Some(webhook::Settings {
                 listen: ([127, 0, 0, 1], 0).into(),
                 home: test.name.clone(),
+                pod_name: "nginx-operator-test".to_owned(),
                 life: Duration::from_hours(1),
             }),
             timing: Timing::default(),

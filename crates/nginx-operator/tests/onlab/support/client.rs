@@ -71,14 +71,9 @@ impl Client {
     /// No question since the first answer was left without one.
     pub async fn saw_no_failure(&self) -> Outcome {
         self.answers_more(5).await?;
-        self.has_seen_no_failure();
-        Ok(())
-    }
-
-    /// The same, up to this moment.
-    pub fn has_seen_no_failure(&self) {
         let Counts { answers, failures } = self.counts();
         println!("{}: {answers} answers, {} failures", self.name, failures.len());
         assert!(failures.is_empty(), "{} saw {failures:?} and {answers} answers", self.name);
+        Ok(())
     }
 }

@@ -25,6 +25,11 @@ pub use client::Client;
 pub const LIMIT: Duration = Duration::from_mins(3);
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
+/// The same limit, for kubectl.
+fn in_time() -> String {
+    format!("--timeout={}s", LIMIT.as_secs())
+}
+
 /// Puts this build's image into the lab, once.
 async fn published(lab: &'static Lab) {
     static DONE: OnceCell<()> = OnceCell::const_new();
@@ -40,8 +45,8 @@ pub async fn apply_crd(test: &TestNamespace<'_>, stage: Stage) -> Outcome {
     let crd = manifests::definition(stage, &test.name)?;
     let crd = manifests::yaml(&[crd])?;
     test.kubectl_with_input(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &crd).await?;
-    test.kubectl(&["wait", "--for=condition=Established", &format!("crd/{CRD_NAME}"), "--timeout=60s"])
-        .await?;
+    let crd = format!("crd/{CRD_NAME}");
+    test.kubectl(&["wait", "--for=condition=Established", &crd, &in_time()]).await?;
     Ok(())
 }
 
@@ -73,7 +78,7 @@ pub async fn install(test: &TestNamespace<'static>, newest: Version) -> Outcome 
     published(test.lab).await;
     let objects = manifests::yaml(&manifests::operator(newest, &test.name, None)?)?;
     test.kubectl_with_input(&["apply", "-f", "-"], &objects).await?;
-    test.kubectl(&["rollout", "status", "deployment/nginx-operator", "--timeout=120s"]).await?;
+    test.kubectl(&["rollout", "status", "deployment/nginx-operator", &in_time()]).await?;
     Ok(())
 }
 
@@ -81,9 +86,9 @@ pub async fn install(test: &TestNamespace<'static>, newest: Version) -> Outcome 
 pub async fn scale_operator(test: &TestNamespace<'_>, replicas: u8) -> Outcome {
     test.kubectl(&["scale", "deployment/nginx-operator", &format!("--replicas={replicas}")]).await?;
     if replicas == 0 {
-        test.kubectl(&["wait", "--for=delete", "pod", "-l", "name=nginx-operator", "--timeout=60s"]).await?;
+        test.kubectl(&["wait", "--for=delete", "pod", "-l", "name=nginx-operator", &in_time()]).await?;
     }
-    test.kubectl(&["rollout", "status", "deployment/nginx-operator", "--timeout=120s"]).await?;
+    test.kubectl(&["rollout", "status", "deployment/nginx-operator", &in_time()]).await?;
     Ok(())
 }
 

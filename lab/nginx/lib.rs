@@ -1,0 +1,1 @@
+//! Empty: a package must have a target.
