@@ -4,8 +4,6 @@ SHELL := /bin/bash
 NAME ?= lab
 NODES ?= 3
 LAB := target/debug/lab
-# What checks, mutants and fuzzing build, for every clone of a machine; it may be deleted at any time.
-export CARGO_CACHE ?= $(HOME)/.cache/etcd-operator-cargo
 
 .PHONY: help
 help: ## Show this list
@@ -61,7 +59,7 @@ fmt:
 
 .PHONY: clippy
 clippy:
-	cargo clippy --target-dir $(CARGO_CACHE)/clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 .PHONY: deny
 deny:

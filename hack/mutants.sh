@@ -4,8 +4,7 @@
 # picks others), `mutants.sh NAME…` takes those.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scratch=$PWD/target/mutants/tree build=${CARGO_CACHE:-target}/mutants
-mkdir -p "$build" && build=$(realpath "$build")
+scratch=$PWD/target/mutants/tree build=$PWD/target/mutants/build
 mapfile -t names < <(basename -s .patch -a crates/model/mutants/*.patch)
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   seed=${MUTANTS_SEED:-$(date +%j)}
@@ -19,12 +18,11 @@ elif [ $# -gt 0 ]; then
   names=("$@")
 fi
 
-# One workspace for all of them, each with rules and checker of its own: one build, and what they share is built once.
+# One workspace for all of them, each with rules and checker of its own: one build, and what they share is built as everywhere
+# else. Rules and checker are not optimised: most are caught within seconds, and building them is what takes the time.
 rm -rf "$scratch"
 mkdir -p "$scratch"
-sed '/^default-members/d; s|^members = .*|members = ["*/crates/*"]|; /^\[workspace.dependencies\]/,/^$/ {/path = /d}; /^\[profile/,$d' Cargo.toml >"$scratch/Cargo.toml"
-# Most are caught within seconds: building them is what takes the time.
-printf '[profile.dev]\nopt-level = 0\ndebug = false\n[profile.dev.package."*"]\nopt-level = 1\n' >>"$scratch/Cargo.toml"
+sed '/^default-members/d; s|^members = .*|members = ["*/crates/*"]|; /^\[workspace.dependencies\]/,/^$/ {/path = /d}' Cargo.toml >"$scratch/Cargo.toml"
 cp Cargo.lock "$scratch/"
 for name in "${names[@]}"; do
   mkdir -p "$scratch/$name/crates"

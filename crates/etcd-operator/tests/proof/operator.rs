@@ -1,7 +1,8 @@
 //! The operator in this process, all of it in one thread and one runtime of its own: to kill it is to drop that.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use clap::Parser;
@@ -18,20 +19,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{LIMIT, Outcome};
 
+/// Every plan, so that a life that went wrong can be understood.
+const LOGGED: &str = "info,etcd_operator=debug";
+
 pub struct Operator {
     killed: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Operator {
-    /// For one namespace, over `line`. Every operator of a life is the same pod restarted.
-    pub fn start(kubeconfig: &Path, namespace: &str, volumes: &Path, line: &Line) -> Outcome<Self> {
+    /// For one namespace, over `line`. Every operator of a life is the same pod restarted, and writes on into the same log.
+    pub fn start(
+        kubeconfig: &Path,
+        namespace: &str,
+        volumes: &Path,
+        log: &Path,
+        line: &Line,
+    ) -> Outcome<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let killed = CancellationToken::new();
+        let log = Mutex::new(File::options().create(true).append(true).open(log)?);
+        let log =
+            tracing_subscriber::fmt().with_ansi(false).with_env_filter(LOGGED).with_writer(log).finish();
         let (kubeconfig, namespace, volumes) =
             (kubeconfig.to_owned(), namespace.to_owned(), volumes.to_owned());
         let (line, kill) = (line.clone(), killed.clone());
         let thread = std::thread::spawn(move || {
+            let _log = tracing::subscriber::set_default(log);
             let troubles = Arc::new(line.clone());
             let work = etcd::faults::within(troubles, run(kubeconfig, namespace, volumes, line));
             runtime.block_on(async {

@@ -1,6 +1,7 @@
 //! One life: a namespace, a kubelet, an operator that is started again when it dies, and what a user does.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use kube::api::{
 };
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
-use lab::kit::{TestNamespace, shared_name, wait_for, wait_for_all};
+use lab::kit::{TestNamespace, bundle_root, shared_name, wait_for, wait_for_all};
 use lab::{Lab, Options};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -160,10 +161,33 @@ impl<'a> World<'a> {
 
     /// This happens while the operator runs.
     pub async fn operated(&self, life: impl Future<Output = Outcome>) -> Outcome {
-        tokio::select! {
+        let lived = tokio::select! {
             lived = life => lived,
             ended = self.operate() => ended,
+        };
+        if lived.is_err() {
+            self.keep_logs()?;
         }
+        lived
+    }
+
+    /// What operator and members said, for the folder of what was there.
+    fn keep_logs(&self) -> Outcome {
+        let kept = bundle_root().join(&self.test.name);
+        std::fs::create_dir_all(&kept)?;
+        std::fs::copy(self.operator_log(), kept.join("operator.log"))?;
+        for pod in self.folder.path().join("pods").read_dir().into_iter().flatten() {
+            let pod = pod?;
+            let log = pod.path().join("log");
+            if log.exists() {
+                std::fs::copy(log, kept.join(pod.file_name()).with_extension("log"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn operator_log(&self) -> PathBuf {
+        self.folder.path().join("operator.log")
     }
 
     /// Runs the operator, and another one whenever it dies.
@@ -171,7 +195,9 @@ impl<'a> World<'a> {
         loop {
             let line = self.line();
             let volumes = self.folder.path().join("volumes");
-            let operator = Operator::start(&self.test.lab.kubeconfig(), &self.test.name, &volumes, &line)?;
+            let kubeconfig = self.test.lab.kubeconfig();
+            let operator =
+                Operator::start(&kubeconfig, &self.test.name, &volumes, &self.operator_log(), &line)?;
             line.died().await;
             operator.kill().await?;
             *self.line.lock().unwrap() = line.successor();
