@@ -13,7 +13,8 @@ fi
 # What cargo-fuzz does, which need not be installed for that. The stable compiler will do: sanitizers find little where
 # unsafe code is forbidden.
 host=$(rustc -vV | sed -n 's/^host: //p')
-export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$PWD/../target/fuzz
+# A build directory of its own: nobody waits for this build.
+export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$PWD/../target/fuzz CARGO_BUILD_BUILD_DIR={cargo-cache-home}/etcd-operator-build/fuzz
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Cllvm-args=-sanitizer-coverage-stack-depth -Cdebug-assertions"
 features=()
 for target in "${targets[@]}"; do

@@ -18,8 +18,8 @@ elif [ $# -gt 0 ]; then
   names=("$@")
 fi
 
-# One workspace for all of them, each with rules and checker of its own: one build, and what they share is built as everywhere
-# else. Rules and checker are not optimised: most are caught within seconds, and building them is what takes the time.
+# One workspace for all of them, each with rules and checker of its own: one build, and what they share is built once. Rules and
+# checker are not optimised: most are caught within seconds, and building them is what takes the time.
 rm -rf "$scratch"
 mkdir -p "$scratch"
 sed '/^default-members/d; s|^members = .*|members = ["*/crates/*"]|; /^\[workspace.dependencies\]/,/^$/ {/path = /d}' Cargo.toml >"$scratch/Cargo.toml"
@@ -32,6 +32,8 @@ for name in "${names[@]}"; do
   sed -i "s/^name = \"model\"/name = \"model-$name\"/; s/^\[\[bin\]\]/[lib]\nname = \"model\"\n\n[[bin]]/; s/^name = \"prove\"/name = \"prove-$name\"/
     s|^domain = .*|domain = { package = \"domain-$name\", path = \"../core\", features = [\"sim\"] }|" "$scratch/$name/crates/model/Cargo.toml"
 done
+# A build directory of its own: nobody waits for this build.
+export CARGO_BUILD_BUILD_DIR={cargo-cache-home}/etcd-operator-build/mutants
 (cd "$scratch" && ${CARGO:-cargo} build -q --bins --target-dir "$build")
 
 missed=0

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use domain::{Phase, Report};
+use domain::Report;
 use jiff::Timestamp;
 use kube::Config;
 use prometheus_client::registry::Registry;
@@ -37,21 +37,7 @@ async fn shown() -> String {
     client.apiserver_version().await.unwrap_err();
     let key = Key { namespace: "ns".into(), name: "c".into() };
     let clusters = cluster::Metrics::register(&mut registry);
-    let report = Report {
-        phase: Phase::Running,
-        reason: String::new(),
-        control_paused: false,
-        size: 3,
-        ready: Vec::new(),
-        unready: Vec::new(),
-        voters: Vec::new(),
-        leader: None,
-        db_size: None,
-        current_version: None,
-        target_version: None,
-        conditions: Vec::new(),
-    };
-    clusters.report(&key, &report);
+    clusters.report(&key, &Report { size: 3, ..cluster::silent() });
     clusters.stepped("CreateSeed", &Ok(cluster::Outcome::Done));
     let backups = backup::Metrics::register(&mut registry);
     backups.attempted("made");

@@ -255,6 +255,9 @@ async fn bring_up(up: Up) -> Result<()> {
         Options { nodes: up.nodes, subnet: up.subnet, etcd, ..Options::full(&up.which.name) }
     };
     let lab = Lab::up(&options).await?;
+    for program in own_programs()?.into_iter().filter(|_| lab.layout.is_full()) {
+        lab.publish(&program)?;
+    }
     let layout = &lab.layout;
     eprintln!("\nlab '{}' is up: {}", layout.name, layout.api_url());
     let name = if layout.name == "lab" { String::new() } else { format!(" --name {}", layout.name) };
@@ -270,6 +273,13 @@ async fn bring_up(up: Up) -> Result<()> {
         "  lab shell{name}      a shell with kubectl and etcdctl\n  lab status{name}     how it is\n  lab down{name}       remove it"
     );
     Ok(())
+}
+
+/// Programs of ours that were built together with this one.
+fn own_programs() -> Result<Vec<PathBuf>> {
+    let this = std::env::current_exe().map_err(|e| Error::other("the path of this program", e))?;
+    let beside = ["etcd-operator", "nginx-operator"].map(|name| this.with_file_name(name));
+    Ok(beside.into_iter().filter(|program| program.exists()).collect())
 }
 
 fn etcd_versions(texts: &[String]) -> Result<Vec<EtcdVersion>> {

@@ -1,13 +1,13 @@
 //! The control plane's processes: what runs, with which flags, and how its health is seen.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{At, Result};
 use crate::layout::{API_PORT, BUCKET, Layout, REGISTRY_PORT, S3_PORT, SERVICE_RANGE};
-use crate::net::netns_path;
+use crate::net::{netns_path, within};
 use crate::process::{Process, Processes};
 use crate::programs::{EtcdVersion, Program, Programs};
 
@@ -51,21 +51,24 @@ impl Control {
         }
     }
 
-    /// Where a connection shows that it lives, as seen from the host; components on their own loopback have none.
-    pub fn address(self, lab: &Layout) -> Option<SocketAddr> {
+    /// Where it takes connections from the host; etcd takes them on the loopback of its namespace alone.
+    pub fn address(self, lab: &Layout) -> SocketAddr {
         let port = match self {
             Self::Registry => REGISTRY_PORT,
             Self::S3 => S3_PORT,
             Self::ApiServer => API_PORT,
             Self::ControllerManager => 10257,
             Self::Scheduler => 10259,
-            Self::Etcd => return None,
+            Self::Etcd => return (Ipv4Addr::LOCALHOST, 2379).into(),
         };
-        Some(SocketAddr::from((lab.control_ip(), port)))
+        (lab.control_ip(), port).into()
     }
 
     pub fn answers(self, lab: &Layout) -> bool {
-        self.address(lab).is_none_or(|a| TcpStream::connect_timeout(&a, Duration::from_millis(500)).is_ok())
+        match self {
+            Self::Etcd => answers_inside(&lab.control_netns(), self.address(lab)),
+            _ => connects(self.address(lab)),
+        }
     }
 
     pub fn ensure(self, lab: &Layout, programs: &Programs) -> Result<Process> {
@@ -87,6 +90,15 @@ impl Control {
             Self::Scheduler => scheduler(lab, &programs.path(Program::KubeScheduler)?),
         })
     }
+}
+
+fn connects(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
+}
+
+/// Whether somebody takes connections there, as seen from inside a namespace.
+pub fn answers_inside(netns: &str, address: SocketAddr) -> bool {
+    within(netns, || connects(address)).unwrap_or(false)
 }
 
 pub fn processes(lab: &Layout) -> Processes {

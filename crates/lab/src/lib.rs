@@ -30,6 +30,7 @@ pub use error::{Error, Result};
 pub use faults::Slow;
 use images::{Images, Reference};
 use layout::Layout;
+pub use net::within;
 use programs::{Programs, default_cache};
 pub use up::Options;
 

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use nix::sched::{CloneFlags, setns};
+
+use crate::error::{At, Error, Result};
 use crate::layout::{Layout, MAX_LABS, SERVICE_RANGE, host_link, netns_prefix, node_name};
 use crate::process::{run, run_with_input};
 
@@ -101,6 +103,17 @@ fn batch(netns: Option<&str>, commands: &str) -> Result<()> {
 
 fn link_exists(link: &str) -> bool {
     Path::new("/sys/class/net").join(link).exists()
+}
+
+/// Does this as a process of the namespace would: what it opens stays there.
+pub fn within<T: Send>(netns: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let path = netns_path(netns);
+    let namespace = fs::File::open(&path).at(&path)?;
+    let entered = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| setns(&namespace, CloneFlags::CLONE_NEWNET).map(|()| work()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    entered.map_err(|e| Error::other(path.display().to_string(), e))
 }
 
 /// Namespaces of the lab `name` that exist, whoever made them and whatever became of its state.

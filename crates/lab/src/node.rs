@@ -4,6 +4,7 @@
 //! the node, containers included, and takes the node's mounts away with them. That is also how a machine dies.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::process::{Process, run};
 use crate::programs::{Program, Programs};
 use crate::wait::until;
 
+/// Where kube-proxy tells that it is well, on its node's own loopback.
+pub const PROXY_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 pub const PAUSE_IMAGE: &str = "docker.io/lab/pause:1";
 
 /// The kernel's view of /run, logs and what kubelet and CNI keep at fixed places is private to the node and gone after a
@@ -93,7 +96,7 @@ impl<'a> Node<'a> {
         format!("{}/{}", self.lab.cgroup(), self.name())
     }
 
-    fn containerd_socket(&self) -> PathBuf {
+    pub fn containerd_socket(&self) -> PathBuf {
         self.dir().join("containerd.sock")
     }
 
@@ -235,7 +238,7 @@ impl<'a> Node<'a> {
             "--conntrack-max-per-core=0".into(),
             "--conntrack-tcp-timeout-established=0".into(),
             "--conntrack-tcp-timeout-close-wait=0".into(),
-            "--healthz-bind-address=127.0.0.1:10256".into(),
+            format!("--healthz-bind-address={PROXY_HEALTH}"),
             "--metrics-bind-address=127.0.0.1:10249".into(),
         ]
     }

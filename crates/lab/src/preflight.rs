@@ -32,11 +32,6 @@ pub fn root() -> Result<()> {
 
 /// Each feature is tried or read, never guessed from a kernel version.
 fn kernel() -> Result<()> {
-    let missing = |feature: &str, why: &str| {
-        Err(Error::usage(format!(
-            "this kernel lacks {feature} ({why}); load its module or use another kernel"
-        )))
-    };
     let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     for (feature, why) in [("overlay", "container images"), ("tmpfs", "nodes of their own")] {
         let known = filesystems.lines().any(|l| l.split_whitespace().last() == Some(feature));
@@ -55,6 +50,25 @@ fn kernel() -> Result<()> {
         return missing("cgroups", "resource limits of pods");
     }
     Ok(())
+}
+
+/// The same of the network, tried in a namespace that is gone a moment later; its tools are Debian's, and there by now.
+pub fn network() -> Result<()> {
+    for (feature, why, try_it) in [
+        ("bridge", "the network between nodes", "ip link add probe type bridge"),
+        ("veth", "links to nodes", "ip link add probe type veth"),
+        ("nf_tables", "Services", "nft add table inet probe"),
+    ] {
+        let words: Vec<&str> = ["unshare", "--net"].into_iter().chain(try_it.split(' ')).collect();
+        if run(&words).is_err() && run(&["modprobe", feature]).is_err() {
+            return missing(feature, why);
+        }
+    }
+    Ok(())
+}
+
+fn missing(feature: &str, why: &str) -> Result<()> {
+    Err(Error::usage(format!("this kernel lacks {feature} ({why}); load its module or use another kernel")))
 }
 
 /// Every kubelet and containerd watches dozens of files; Debian's limit is met by three labs, and then containerd loses its CRI.

@@ -1,13 +1,15 @@
 //! How a lab is: every component with its process and its health.
 
+use std::os::unix::net::UnixStream;
+
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::{Api, ListParams};
 use serde::Serialize;
 
-use crate::control::{Control, processes};
+use crate::control::{Control, answers_inside, processes};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::node::{Agent, Node};
+use crate::node::{Agent, Node, PROXY_HEALTH};
 use crate::up;
 
 #[derive(Clone, Debug, Serialize)]
@@ -45,8 +47,12 @@ pub async fn status(lab: &Layout) -> Result<Vec<Row>> {
     for node in Node::all(lab) {
         let name = node.name();
         for agent in Agent::ALL {
-            let healthy = agent != Agent::Kubelet || ready.contains(&name);
-            rows.push(row(lab, &node.component(agent), &name, || healthy));
+            let answers = || match agent {
+                Agent::Containerd => UnixStream::connect(node.containerd_socket()).is_ok(),
+                Agent::Kubelet => ready.contains(&name),
+                Agent::Proxy => answers_inside(&lab.node_netns(node.number), PROXY_HEALTH),
+            };
+            rows.push(row(lab, &node.component(agent), &name, answers));
         }
     }
     Ok(rows)

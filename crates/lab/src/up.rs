@@ -106,6 +106,7 @@ async fn bring_up(lab: &Lab, options: &Options, cache: &Path, steps: &Steps) -> 
     let Lab { layout, programs } = lab;
     steps.say("Debian packages");
     packages::ensure()?;
+    preflight::network()?;
     steps.say("programs");
     programs.ensure(&options.programs())?;
     steps.say("certificates and network");

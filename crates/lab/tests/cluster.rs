@@ -33,6 +33,41 @@ async fn exec(test: &TestNamespace<'_>, pod: &str, command: &str) -> lab::Result
     test.kubectl(&["exec", pod, "--", "sh", "-c", command]).await
 }
 
+/// Where a machine that is no part of any lab answers, in a namespace of the test's own: the host reaches it.
+const OUTSIDE: &str = "198.51.100.2:80";
+
+struct Outside {
+    netns: String,
+    _listens: std::net::TcpListener,
+}
+
+impl Outside {
+    fn new() -> Result<Self, Box<dyn std::error::Error>> {
+        let (netns, link) = (format!("outside{}", std::process::id()), format!("out{}", std::process::id()));
+        ip(&format!("netns add {netns}"))?;
+        ip(&format!("link add {link} type veth peer name eth0 netns {netns}"))?;
+        ip(&format!("addr add 198.51.100.1/30 dev {link}"))?;
+        ip(&format!("link set {link} up"))?;
+        ip(&format!("-n {netns} addr add 198.51.100.2/30 dev eth0"))?;
+        ip(&format!("-n {netns} link set eth0 up"))?;
+        let listens = lab::within(&netns, || std::net::TcpListener::bind(OUTSIDE))??;
+        Ok(Self { netns, _listens: listens })
+    }
+}
+
+fn ip(words: &str) -> std::io::Result<()> {
+    let done = std::process::Command::new("ip").args(words.split(' ')).status()?;
+    if done.success() { Ok(()) } else { Err(std::io::Error::other(format!("ip {words}: {done}"))) }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&format!("netns del {}", self.netns)) {
+            eprintln!("{error}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
     let (lab, _turn) = shared_lab().await.unwrap();
@@ -58,9 +93,12 @@ async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
             exec(test, "one", &format!("timeout 5 wget -O- {} 2>&1 || true", lab.layout.s3_url())).await?;
         assert!(s3.contains("403"), "{s3}");
 
-        let routes =
-            exec(test, "one", "timeout 3 wget -qO- http://192.0.2.1 2>&1 || echo unreachable").await?;
-        assert!(routes.contains("unreachable"), "{routes}");
+        let outside = Outside::new()?;
+        std::net::TcpStream::connect(OUTSIDE)?;
+        let tried = format!("timeout 3 wget -qO- http://{OUTSIDE} 2>&1 || echo unreachable");
+        let tried = exec(test, "one", &tried).await?;
+        assert!(tried.contains("unreachable"), "{tried}");
+        drop(outside);
         let node_routes =
             std::process::Command::new("ip").args(["-n", &lab.layout.node_netns(1), "route"]).output()?;
         assert!(!String::from_utf8_lossy(&node_routes.stdout).contains("default"));

@@ -112,7 +112,8 @@ fn of(key: &Key) -> OfCluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::{Condition, Phase};
+    use crate::cluster::silent;
+    use domain::Condition;
     use runtime::metrics::text;
 
     fn ready() -> Report {
@@ -124,18 +125,12 @@ mod tests {
             announce: None,
         };
         Report {
-            phase: Phase::Running,
-            reason: String::new(),
-            control_paused: false,
             size: 3,
             ready: vec!["c-1".into(), "c-2".into()],
             unready: vec!["c-3".into()],
-            voters: Vec::new(),
-            leader: None,
             db_size: Some(20_000),
-            current_version: None,
-            target_version: None,
             conditions: vec![ready],
+            ..silent()
         }
     }
 

@@ -44,6 +44,8 @@ use tracing::{debug, error, warn};
 #[cfg(test)]
 pub(crate) use apply::Outcome;
 pub use metrics::Metrics;
+#[cfg(test)]
+pub(crate) use report::silent;
 pub use spec::Defaults;
 pub use watches::Watches;
 

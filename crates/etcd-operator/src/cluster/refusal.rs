@@ -71,7 +71,7 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::Phase;
+    use crate::cluster::silent;
     use kube::core::Status;
 
     fn error(code: u16, words: &str) -> ApplyError {
@@ -80,20 +80,7 @@ mod tests {
     }
 
     fn told(refused: &Refused, reason: &str) -> Report {
-        let mut report = Report {
-            phase: Phase::Creating,
-            reason: reason.into(),
-            control_paused: false,
-            size: 0,
-            ready: Vec::new(),
-            unready: Vec::new(),
-            voters: Vec::new(),
-            leader: None,
-            db_size: None,
-            current_version: None,
-            target_version: None,
-            conditions: Vec::new(),
-        };
+        let mut report = Report { reason: reason.into(), ..silent() };
         refused.tell(&mut report);
         report
     }

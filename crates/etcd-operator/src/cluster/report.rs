@@ -136,6 +136,25 @@ fn is_the_books(kind: ConditionKind) -> bool {
     matches!(kind, Available | Scaling | Upgrading | Recovering)
 }
 
+/// A report that says nothing, for tests to fill in.
+#[cfg(test)]
+pub(crate) fn silent() -> Report {
+    Report {
+        phase: Phase::Running,
+        reason: String::new(),
+        control_paused: false,
+        size: 0,
+        ready: Vec::new(),
+        unready: Vec::new(),
+        voters: Vec::new(),
+        leader: None,
+        db_size: None,
+        current_version: None,
+        target_version: None,
+        conditions: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,9 +173,6 @@ mod tests {
 
     fn report(conditions: Vec<domain::Condition>) -> Report {
         Report {
-            phase: Phase::Running,
-            reason: String::new(),
-            control_paused: false,
             size: 3,
             ready: vec!["c-1".into(), "c-2".into()],
             unready: vec!["c-3".into()],
@@ -164,8 +180,8 @@ mod tests {
             leader: Some("c-1".into()),
             db_size: Some(20_000),
             current_version: Some(Version::new(3, 1, 10)),
-            target_version: None,
             conditions,
+            ..silent()
         }
     }
 
