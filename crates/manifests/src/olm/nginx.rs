@@ -19,7 +19,8 @@ const DESCRIPTION: &str = "\
 Declare an nginx deployment as an `NginxOperator`. The operator deploys it, keeps it running when it fails, upgrades it
 without a lost request and reports its health in conditions, events and metrics.
 
-Install it in the namespace `nginx-operator`: the conversion webhook is looked for there.";
+Install it in the namespace `nginx-operator`: the conversion webhook is looked for there. From 0.2.0 on both versions of the API
+are served; v1alpha2 becomes the stored one when you apply the CRD that `nginx-operator manifests --crd` prints.";
 
 pub fn package() -> Package {
     Package {
@@ -61,7 +62,8 @@ pub fn releases() -> Result<Vec<Release>, ManifestError> {
             capabilities: "Seamless Upgrades",
             image: image("0.2.0"),
             objects: operator(Version::V1alpha2, NAMESPACE, None)?,
-            crds: vec![definition(Stage::Second, NAMESPACE)?],
+            // The lifecycle manager writes the CRD before the new operator serves its webhook: storage is flipped after that.
+            crds: vec![definition(Stage::Transition, NAMESPACE)?],
             examples: vec![old, new],
         },
     ])
