@@ -70,6 +70,8 @@ pub struct Observation {
     pub heard: BTreeMap<Name, Moment>,
     /// Since when the member list could be read, round after round; `None`: it cannot be now.
     pub listed_since: Option<Moment>,
+    /// When the member list was last read, or first asked for.
+    pub last_listed: Moment,
     /// Since when every member that answers says "no leader", and none says otherwise.
     pub leaderless_since: Option<Moment>,
     /// The node of a pod that is gone now, as remembered from when it was there. Absent if nothing is remembered.

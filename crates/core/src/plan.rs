@@ -232,9 +232,16 @@ mod tests {
         let mut scene = healthy("abc");
         scene.dark();
         assert!(planned(&scene).passing);
-        for name in ["a", "b", "c"] {
-            scene.silence(name, 7);
-        }
+        scene.seen.last_listed = Moment(NOW.0 - 7000);
+        assert!(!planned(&scene).passing);
+    }
+
+    #[test]
+    fn members_that_answer_and_no_quorum_that_does_are_news_after_a_moment() {
+        let mut scene = healthy("abc");
+        scene.blind();
+        assert!(planned(&scene).passing);
+        scene.seen.last_listed = Moment(NOW.0 - 7000);
         assert!(!planned(&scene).passing);
     }
 }

@@ -388,13 +388,12 @@ impl<'a> View<'a> {
         Quorum::Unknown(reason.clone())
     }
 
-    /// Nothing proves a loss yet, and some member was heard of too lately to speak of silence.
+    /// Nothing proves a loss yet, and a quorum was heard of too lately to speak of silence. That members answer each for
+    /// itself says nothing of a quorum.
     pub fn silent_for_a_moment(&self) -> bool {
-        let heard = self.seen.heard.values().max();
         // At rest members are asked every few seconds only, so twice that long is still a moment.
         let moment = self.spec.knobs.leaderless_after * 2;
-        let lately = heard.is_some_and(|heard| self.now.since(*heard) < moment);
-        lately && matches!(self.quorum(), Quorum::Unknown(_))
+        self.now.since(self.seen.last_listed) < moment && matches!(self.quorum(), Quorum::Unknown(_))
     }
 
     /// Of two voters the one that has not started: without it the other cannot list members linearizably, and for the

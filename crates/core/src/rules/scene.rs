@@ -76,6 +76,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             rolled: None,
             heard: BTreeMap::new(),
             listed_since: Some(Moment(NOW.0 - 900_000)),
+            last_listed: NOW,
             leaderless_since: None,
             last_nodes: BTreeMap::new(),
             fresh_names: ["x", "y", "z"].map(Name::from).to_vec(),

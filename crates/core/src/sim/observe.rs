@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Arms, Process, SimClaim, SimPod, World};
+use crate::Moment;
 use crate::ids::{ClusterId, Name};
 use crate::observation::{Claim, Failing, Member, Node, Observation, Pod, PodPhase, Read, Status};
 use crate::version::Version;
@@ -89,6 +90,8 @@ impl World {
             rolled: self.memory.rolled,
             heard: self.memory.heard.clone(),
             listed_since: self.memory.listed_since,
+            // Whether status is written now or later depends on it, and nothing else.
+            last_listed: Moment(0),
             leaderless_since: self.memory.leaderless_since,
             last_nodes: last_nodes.map(|(name, node)| (name.clone(), self.node_state(node))).collect(),
             fresh_names: (1..=7).map(|n| Self::member_name(self.made + n)).collect(),

@@ -24,6 +24,8 @@ pub struct Memory {
     pub heard: BTreeMap<Name, Moment>,
     /// Since when the member list could be read.
     pub listed_since: Option<Moment>,
+    /// When it was last read, or first asked for.
+    pub last_listed: Option<Moment>,
     pub leaderless_since: Option<Moment>,
     /// The node that each pod was last seen on.
     pub nodes: BTreeMap<Name, Name>,
@@ -62,6 +64,7 @@ impl Memory {
         now: Moment,
     ) {
         self.listed_since = listed.then(|| self.listed_since.unwrap_or(now));
+        self.last_listed = self.last_listed.filter(|_| !listed).or(Some(now));
         self.heard.retain(|name, _| known.contains(name));
         self.nodes.retain(|name, _| known.contains(name));
         for name in known {
@@ -120,12 +123,13 @@ mod tests {
         let (mut memory, known) = (Memory::default(), BTreeSet::from([Name::from("a")]));
         let mut since = |listed, second| {
             memory.hear(listed, &BTreeMap::new(), &known, Moment(second));
-            (memory.listed_since, memory.heard[&Name::from("a")])
+            (memory.listed_since, memory.last_listed, memory.heard[&Name::from("a")])
         };
-        let first = Moment(1);
-        assert_eq!(since(true, 1), (Some(first), first));
-        assert_eq!(since(true, 2), (Some(first), first));
-        assert_eq!(since(false, 3), (None, first));
-        assert_eq!(since(true, 4), (Some(Moment(4)), first), "when it was heard is another matter");
+        let (first, at) = (Moment(1), |second| Some(Moment(second)));
+        assert_eq!(since(false, 1), (None, at(1), first), "it was asked for");
+        assert_eq!(since(true, 2), (at(2), at(2), first));
+        assert_eq!(since(true, 3), (at(2), at(3), first));
+        assert_eq!(since(false, 4), (None, at(3), first));
+        assert_eq!(since(true, 5), (at(5), at(5), first), "when it was heard is another matter");
     }
 }

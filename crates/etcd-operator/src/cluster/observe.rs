@@ -159,6 +159,7 @@ pub async fn observe(
         rolled: memory.rolled,
         heard: memory.heard.clone(),
         listed_since: memory.listed_since,
+        last_listed: memory.last_listed.unwrap_or(now),
         leaderless_since: memory.leaderless_since,
         fresh_names: fresh_names(&owner.key.name),
         recorded,
