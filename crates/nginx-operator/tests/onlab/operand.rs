@@ -94,6 +94,10 @@ async fn what_breaks_is_named_and_mended() {
         one.edit(json!({ "image": "nginx:nope" })).await?;
         let message = one.says(OPERAND_READY, "False", reason::IMAGE_PULL_FAILED).await?;
         assert!(message.starts_with("1 of 1 replicas answer; pod one-"), "{message}");
+        // One that can be pulled, and has no nginx.
+        one.edit(json!({ "image": "busybox:1.28.0-glibc" })).await?;
+        let message = one.says(OPERAND_READY, "False", reason::CRASH_LOOP).await?;
+        assert!(message.starts_with("1 of 1 replicas answer; pod one-"), "{message}");
         one.edit(json!({ "image": null })).await?;
         one.healthy().await?;
 
