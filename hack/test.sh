@@ -34,11 +34,19 @@ suite() {
 }
 green() { awk -F '\t' '$2 > 0 {exit 1}' "$notes/results"; }
 
-# beside FUNCTION: runs its suites while others run; `together` waits for all such, and prints what they printed.
-beside() { "$1" >"$notes/beside-$1" 2>&1 & }
+# beside FUNCTION: runs its suites while others run; `together` waits for all such, and prints what they printed. One that was
+# ended before its last suite is a failure, too.
+beside() {
+  ("$1" && touch "$notes/ended-$1") >"$notes/beside-$1" 2>&1 &
+}
 together() {
+  local name
   wait
-  cat "$notes"/beside-*
+  for name in "$notes"/beside-*; do
+    cat "$name"
+    name=${name##*/beside-}
+    [ -e "$notes/ended-$name" ] || printf '0\t1\t0\t%s\n' "$name, which did not come to its end" >>"$notes/results"
+  done
   rm "$notes"/beside-*
 }
 
@@ -103,8 +111,8 @@ if green; then
   # Operators and their clients are one session for the scheduler, as is each of the labs' many programs.
   [ ! -w /proc/self/autogroup ] || echo -5 >/proc/self/autogroup
   beside alone
-  suite "scenarios" $tests --test e2e -- --test-threads=3 $(printf -- '--skip %s ' $lonely tutorial::)
-  suite "tutorial" $tests --test e2e -- --test-threads=1 tutorial::
+  suite "scenarios" $tests --test e2e -- --show-output --test-threads=3 $(printf -- '--skip %s ' $lonely tutorial::)
+  suite "tutorial" $tests --test e2e -- --show-output --test-threads=1 tutorial::
   together
 fi
 

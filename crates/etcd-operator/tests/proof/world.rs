@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::EtcdCluster;
+use api::conditions::ConditionStatus;
 use faults::{Fault, Line};
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -257,7 +258,7 @@ impl<'a> World<'a> {
         tokio::time::timeout(LIMIT * 2, rests).await.map_err(|_| "its status does not stay as it is")?
     }
 
-    /// The status says `size` ready members of `version`, for the spec of now.
+    /// The status says `size` ready members of `version`, for the spec of now, and that nothing is left to do.
     pub async fn says(&self, size: usize, version: &str) -> Outcome {
         let what = format!("to have {size} ready members of {version}");
         let clusters = self.api::<EtcdCluster>();
@@ -357,6 +358,7 @@ fn has(cluster: &EtcdCluster, size: usize, version: &str) -> bool {
             && status.current_version == version
             && status.target_version.is_empty()
             && status.observed_generation == cluster.metadata.generation
+            && status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == ConditionStatus::True)
     })
 }
 
