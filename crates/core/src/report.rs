@@ -121,7 +121,7 @@ impl Event {
 
     pub fn no_backup(version: Version) -> Self {
         let message = format!(
-            "no EtcdBackup names this cluster: it goes to {version} without a fresh backup, and no way leads back"
+            "no EtcdBackup names this cluster, or none that the operator may read: it goes to {version} without a fresh backup, and no way leads back"
         );
         Self { severity: Severity::Warning, reason: "No Backup".to_owned(), message }
     }

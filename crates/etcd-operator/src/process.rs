@@ -227,6 +227,7 @@ impl Operator {
             image: self.cli.image.clone(),
             namespace: self.namespace.clone(),
             volumes: self.cli.volumes.clone(),
+            hops: self.cli.version_table.clone(),
             stop: stop.clone(),
         }
     }

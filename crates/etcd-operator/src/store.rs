@@ -91,8 +91,8 @@ pub fn source(store: Store, volumes: &Path) -> StoreSource {
             profile: given(&s3.profile),
             region: given(&s3.region),
         },
-        Store::Abs(abs) => StoreSource::Azure { path: abs.path.clone(), endpoint: None },
-        Store::Gcs(gcs) => StoreSource::Gcs { path: gcs.path.clone(), endpoint: None },
+        Store::Abs(abs) => StoreSource::Azure { path: abs.path.clone(), endpoint: given(&abs.endpoint) },
+        Store::Gcs(gcs) => StoreSource::Gcs { path: gcs.path.clone(), endpoint: given(&gcs.endpoint) },
         Store::Volume(volume) => {
             StoreSource::Volume { root: volumes.join(&volume.claim_name), path: volume.path.clone() }
         }
@@ -115,5 +115,24 @@ async fn secret(client: &Client, namespace: &str, name: &str) -> Result<snapshot
         }
         Ok(None) => Err(OpenError::NoSecret { name: name.to_owned(), namespace: namespace.to_owned() }),
         Err(source) => Err(OpenError::Secret { name: name.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::v1beta2::{AbsSource, GcsSource};
+    use serde_json::json;
+
+    #[test]
+    fn an_address_is_used_where_one_is_given() {
+        let (path, endpoint) = ("c/k".to_owned(), "http://store:10000/me".to_owned());
+        let abs = AbsSource { path: path.clone(), endpoint: endpoint.clone(), ..AbsSource::default() };
+        let gcs = GcsSource { path: path.clone(), endpoint, ..GcsSource::default() };
+        let plain = AbsSource { path, ..AbsSource::default() };
+        let at = |store| json!(source(store, Path::new("/volumes"))).to_string();
+        assert!(at(Store::Abs(&abs)).contains("http://store:10000/me"));
+        assert!(at(Store::Gcs(&gcs)).contains("http://store:10000/me"));
+        assert!(!at(Store::Abs(&plain)).contains("http"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use domain::HopTable;
 use kube::Client;
 use runtime::events::Recorder;
 use runtime::lease::Leadership;
@@ -27,6 +28,8 @@ pub struct Tenure {
     pub namespace: String,
     /// Where claims are mounted, each in a folder of its name.
     pub volumes: PathBuf,
+    /// The versions that etcd passes through.
+    pub hops: HopTable,
     /// The process is to end.
     pub stop: CancellationToken,
 }

@@ -14,6 +14,7 @@ mod progress;
 mod save;
 pub mod store;
 mod trailer;
+mod turn;
 mod upload;
 
 pub use fetch::{Expect, FetchError, Mismatch, fetch, verify_data_dir};

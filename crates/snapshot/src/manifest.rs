@@ -170,3 +170,33 @@ pub async fn delete(backup: &Place) -> Result<(), StoreError> {
     backup.delete().await?;
     beside(backup)?.delete().await
 }
+
+/// Deletes what did not get to count: the manifest first, which may have got there unheard of, so that it never speaks
+/// for an object that is gone. The note of the upload finds an object that stays.
+pub(crate) async fn undo(backup: &Place) -> Result<(), StoreError> {
+    beside(backup)?.delete().await?;
+    backup.delete().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{self, Secret, StoreSource};
+
+    /// A folder in place of a file is what cannot be deleted.
+    #[tokio::test]
+    async fn no_manifest_outlives_what_did_not_get_to_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = StoreSource::Volume { root: folder.path().to_owned(), path: "b".into() };
+        let place = store::open(&source, &Secret::new()).unwrap();
+        let [object, manifest] = ["b", "b.manifest.json"].map(|name| folder.path().join(name));
+        std::fs::write(&object, "whole").unwrap();
+        std::fs::create_dir(&manifest).unwrap();
+        undo(&place).await.unwrap_err();
+        assert!(object.exists());
+        std::fs::remove_dir(&manifest).unwrap();
+        std::fs::write(&manifest, "{}").unwrap();
+        undo(&place).await.unwrap();
+        assert!(!object.exists() && !manifest.exists());
+    }
+}

@@ -3,6 +3,7 @@
 use domain::{ClusterId, MemberId};
 use etcd::{Expect, Member, Status};
 use futures::future::join_all;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -140,16 +141,18 @@ impl Candidate {
     pub fn is_leader(&self) -> bool {
         self.status.leader == Some(self.status.identity.member)
     }
+
+    /// How far it has come in what all of them go through.
+    pub fn index(&self) -> u64 {
+        self.status.applied_index.unwrap_or(self.status.raft_index)
+    }
 }
 
 /// The voter that shall give the snapshot, with the revision that it proved by a linearizable read: a follower if one
 /// can, the furthest first; the leader has enough to do.
 pub(crate) async fn choose(mut candidates: Vec<Candidate>) -> Result<(Candidate, i64), FindError> {
     candidates.retain(|candidate| !candidate.status.learner);
-    candidates.sort_by_key(|candidate| {
-        let index = candidate.status.applied_index.unwrap_or(candidate.status.raft_index);
-        (candidate.is_leader(), std::cmp::Reverse(index))
-    });
+    candidates.sort_by_key(|candidate| (candidate.is_leader(), Reverse(candidate.index())));
     let mut failures = Vec::new();
     for candidate in candidates {
         match candidate.member.revision().await {

@@ -6,10 +6,11 @@ use crate::inspect::{self, InspectError};
 use crate::manifest::{self, Giver, Manifest};
 use crate::members::{self, Candidate, Endpoints, FindError};
 use crate::trailer::TrailerCheck;
+use crate::turn::turn;
 use crate::upload::{Upload, sweep};
 use crate::{Damage, Place, Progress, StoreError};
 use etcd::Freshness;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -78,6 +79,7 @@ pub async fn save(
     stop: &CancellationToken,
     progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<(Place, Manifest), SaveError> {
+    let _turn = stoppable(stop, async { Ok(turn(place).await) }).await?;
     let started = Timestamp::now();
     match sweep(place, &meta.owner_uid).await {
         Ok(0) => {}
@@ -100,7 +102,7 @@ pub async fn save(
     progress(Progress::Chosen { member: identity.member, leader: candidate.is_leader() });
     let place = match naming {
         Naming::AsGiven => place.clone(),
-        Naming::Series => place.followed_by(&series(revision, started))?,
+        Naming::Series => next_of_series(place, revision, started).await?,
     };
     let mut upload = Upload::begin(&place, &meta.owner_uid).await?;
     let streamed = stoppable(stop, stream(&candidate, freshness, &mut upload, &progress)).await;
@@ -129,11 +131,13 @@ pub async fn save(
                 tracing::warn!(%place, "was not read back, and stays: what was there before is gone");
                 return Err(error);
             }
-            if let Err(also) = manifest::delete(&place).await {
-                tracing::warn!(%place, error = %also, "is not deleted; the next backup deletes it");
-                return Err(error);
+            match upload.undo().await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(%place, "somebody else writes there, too: what is there stays"),
+                Err(also) => {
+                    tracing::warn!(%place, error = %also, "is not deleted; the next backup deletes it");
+                }
             }
-            upload.forget().await?;
             return Err(error);
         }
     };
@@ -196,6 +200,24 @@ async fn read_back(
     }
 }
 
+/// The first name that nobody has taken: another EtcdBackup may save the same revision in the same second.
+async fn next_of_series(place: &Place, revision: i64, started: Timestamp) -> Result<Place, StoreError> {
+    let taken = match place.siblings().await {
+        Ok(taken) => taken,
+        // A backup needs no right to list.
+        Err(StoreError::Denied { .. }) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut second = started;
+    loop {
+        let next = place.followed_by(&series(revision, second))?;
+        if !taken.iter().any(|taken| taken.path().starts_with(next.path())) {
+            return Ok(next);
+        }
+        second = second.saturating_add(SignedDuration::from_secs(1)).unwrap_or(second);
+    }
+}
+
 /// As coreos named them.
 fn series(revision: i64, now: Timestamp) -> String {
     format!("_v{revision}_{}", now.strftime("%Y-%m-%d-%H:%M:%S"))
@@ -207,6 +229,7 @@ mod tests {
     use crate::store::{self, Secret, StoreSource};
     use etcd::fake::{Beliefs, Fake};
     use rstest::rstest;
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     #[test]
@@ -215,21 +238,36 @@ mod tests {
         assert_eq!(series(42, time), "_v42_2026-11-15-19:00:05");
     }
 
+    const FIRST: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.1.10.db");
+    const SECOND: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.6.16.db");
+
+    async fn member() -> Fake {
+        let beliefs =
+            Beliefs { snapshot: vec![FIRST.into()], ..Beliefs::single(domain::Version::new(3, 5, 16)) };
+        Fake::start(beliefs).await.unwrap()
+    }
+
+    fn place(folder: &Path) -> Place {
+        let source = StoreSource::Volume { root: folder.to_owned(), path: "b".into() };
+        store::open(&source, &Secret::new()).unwrap()
+    }
+
+    fn meta(owner: &str) -> Meta {
+        Meta {
+            slot: Timestamp::now(),
+            owner_uid: owner.into(),
+            owner: format!("test/{owner}"),
+            cluster_name: None,
+            cluster_spec: None,
+        }
+    }
+
     /// Saves what the member gives to `b` in this folder; `then` happens when all of it is there.
     async fn save_to(
         folder: &Path,
         member: &Fake,
         then: impl Fn(&CancellationToken) + Send + Sync,
     ) -> Result<(), SaveError> {
-        let source = StoreSource::Volume { root: folder.to_owned(), path: "b".into() };
-        let place = store::open(&source, &Secret::new()).unwrap();
-        let meta = Meta {
-            slot: Timestamp::now(),
-            owner_uid: "uid".into(),
-            owner: "test/b".into(),
-            cluster_name: None,
-            cluster_spec: None,
-        };
         let from = From::Cluster(Endpoints::new([member.address().to_string()]));
         let stop = CancellationToken::new();
         let told = |progress| {
@@ -237,7 +275,7 @@ mod tests {
                 then(&stop);
             }
         };
-        save(from, &place, Naming::AsGiven, &meta, &stop, told).await.map(drop)
+        save(from, &place(folder), Naming::AsGiven, &meta("uid"), &stop, told).await.map(drop)
     }
 
     fn stop(stop: &CancellationToken, _: &Path) {
@@ -250,6 +288,13 @@ mod tests {
             std::fs::remove_file(&manifest).unwrap();
         }
         std::fs::create_dir(manifest).unwrap();
+    }
+
+    /// Another process that gives its backup the same name.
+    fn overwrite(_: &CancellationToken, folder: &Path) {
+        let note = r#"{"ownerUid":"another","started":"2026-11-15T00:00:00Z","replaces":true}"#;
+        std::fs::write(folder.join("b.uploading.json"), note).unwrap();
+        damage(&CancellationToken::new(), folder);
     }
 
     fn damage(_: &CancellationToken, folder: &Path) {
@@ -268,21 +313,36 @@ mod tests {
         #[case] trouble: fn(&CancellationToken, &Path),
         #[case] stays: bool,
     ) {
-        const FIRST: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.1.10.db");
-        const SECOND: &[u8] = include_bytes!("../../../fuzz/corpus/inspect/etcd-3.6.16.db");
-        let beliefs =
-            Beliefs { snapshot: vec![FIRST.into()], ..Beliefs::single(domain::Version::new(3, 5, 16)) };
-        let member = Fake::start(beliefs).await.unwrap();
-        let folder = tempfile::tempdir().unwrap();
-
+        let (member, folder) = (member().await, tempfile::tempdir().unwrap());
         save_to(folder.path(), &member, |stop| trouble(stop, folder.path())).await.unwrap_err();
-        assert!(!folder.path().join("b").exists(), "of the first nothing is left");
         if folder.path().join("b.manifest.json").is_dir() {
             std::fs::remove_dir(folder.path().join("b.manifest.json")).unwrap();
+            sweep(&place(folder.path()), "uid").await.unwrap();
         }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "of the first nothing is left");
         save_to(folder.path(), &member, |_| {}).await.unwrap();
         member.set(|beliefs| beliefs.snapshot = vec![SECOND.into()]);
         save_to(folder.path(), &member, |stop| trouble(stop, folder.path())).await.unwrap_err();
         assert_eq!(std::fs::read(folder.path().join("b")).ok().as_deref(), stays.then_some(SECOND));
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_wrote_meanwhile_stays() {
+        let (member, folder) = (member().await, tempfile::tempdir().unwrap());
+        save_to(folder.path(), &member, |stop| overwrite(stop, folder.path())).await.unwrap_err();
+        assert!(folder.path().join("b").exists() && folder.path().join("b.uploading.json").exists());
+    }
+
+    /// Of one revision, in one second.
+    #[tokio::test]
+    async fn no_two_of_a_series_have_one_name() {
+        let (member, folder) = (member().await, tempfile::tempdir().unwrap());
+        let (from, place) = (Endpoints::new([member.address().to_string()]), place(folder.path()));
+        let saved = futures::future::join_all(["a", "b", "c"].map(async |owner| {
+            let (from, stop) = (From::Cluster(from.clone()), CancellationToken::new());
+            save(from, &place, Naming::Series, &meta(owner), &stop, |_| {}).await.unwrap()
+        }));
+        let names: BTreeSet<_> = saved.await.iter().map(|(place, _)| place.path().to_owned()).collect();
+        assert_eq!((names.len(), manifest::list(&place).await.unwrap().len()), (3, 3), "{names:?}");
     }
 }

@@ -24,7 +24,7 @@ const FOLDER_PART: usize = 1 << 20;
 const IN_FLIGHT: usize = 2;
 
 /// What must be known to end an upload after its process died.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
     /// Folders have none: their parts go into a file beside the object.
@@ -38,7 +38,7 @@ struct Note {
 pub(crate) struct Upload {
     place: Place,
     note: Place,
-    replaces: bool,
+    told: Note,
     way: Way,
     next: usize,
     part: Vec<Bytes>,
@@ -66,22 +66,25 @@ impl Upload {
         };
         let failed = |cause| place.error(&cause);
         let note = place.followed_by(SUFFIX)?;
-        let tell = async |upload| {
-            let told = Note { upload, owner_uid: owner_uid.to_owned(), started: Timestamp::now(), replaces };
-            let text = serde_json::to_vec(&told)
+        let started = Timestamp::now();
+        let mut told = Note { upload: None, owner_uid: owner_uid.to_owned(), started, replaces };
+        let tell = async |told: &Note| {
+            let text = serde_json::to_vec(told)
                 .map_err(|error| StoreError::Other { place: place.to_string(), why: error.to_string() })?;
             note.put(text).await
         };
         let way = if let Some(store) = place.parts() {
+            // The upload first: only the store knows its ID.
             let id = store.create_multipart(place.location()).await.map_err(failed)?;
-            if let Err(error) = tell(Some(id.clone())).await {
+            told.upload = Some(id.clone());
+            if let Err(error) = tell(&told).await {
                 store.abort_multipart(place.location(), &id).await.map_err(failed)?;
                 return Err(error);
             }
             Way::Cloud { store: store.clone(), id }
         } else {
             // The note first: whoever dies between the two leaves no file that nobody knows of.
-            tell(None).await?;
+            tell(&told).await?;
             match place.store().put_multipart(place.location()).await {
                 Ok(file) => Way::Folder(file),
                 Err(cause) => {
@@ -91,17 +94,7 @@ impl Upload {
             }
         };
         let (place, flying) = (place.clone(), JoinSet::new());
-        Ok(Self {
-            place,
-            note,
-            replaces,
-            way,
-            next: 0,
-            part: Vec::new(),
-            filled: 0,
-            flying,
-            done: Vec::new(),
-        })
+        Ok(Self { place, note, told, way, next: 0, part: Vec::new(), filled: 0, flying, done: Vec::new() })
     }
 
     /// Takes the next bytes, and waits while enough parts are on their way.
@@ -186,17 +179,29 @@ impl Upload {
         if tokio::time::timeout(LANDING, landed).await.is_err() {
             self.flying.shutdown().await;
         }
-        let aborted = match &mut self.way {
-            Way::Cloud { store, id } => store.abort_multipart(self.place.location(), id).await,
-            Way::Folder(file) => file.abort().await,
-        };
-        aborted.map_err(|cause| self.place.error(&cause))?;
+        if let Way::Folder(file) = &mut self.way {
+            // What it leaves is cleaned up all the same.
+            drop(file.abort().await);
+        }
+        // It may have been completed by a request whose answer nobody waited for: then all of it is there.
+        clean_up(&self.place, &self.told).await?;
         self.forget().await
+    }
+
+    /// Deletes the whole object, if that is the one that was uploaded here: `false` if somebody else has begun since.
+    pub(crate) async fn undo(&mut self) -> Result<bool, StoreError> {
+        let noted = self.note.get().await?.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+        if noted.as_ref() != Some(&self.told) {
+            return Ok(false);
+        }
+        manifest::undo(&self.place).await?;
+        self.forget().await?;
+        Ok(true)
     }
 
     /// Whether its end took the place of an object that was there before.
     pub(crate) fn replaces(&self) -> bool {
-        self.replaces
+        self.told.replaces
     }
 
     /// The backup counts, or is gone: nobody need clean up after it.
@@ -270,6 +275,7 @@ mod tests {
     use crate::store::{self, Secret, StoreSource};
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::task::Poll;
 
     /// Its process may die wherever it waits.
     #[tokio::test]
@@ -293,6 +299,27 @@ mod tests {
             .await;
             assert_eq!(sweep(&place, "uid").await.unwrap(), 1);
             assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        }
+    }
+
+    /// Whoever stops it does not hear whether its end got there.
+    #[tokio::test]
+    async fn nothing_is_left_of_an_end_that_was_stopped() {
+        for polls in 1..8 {
+            let folder = tempfile::tempdir().unwrap();
+            let source = StoreSource::Volume { root: folder.path().to_owned(), path: "b".into() };
+            let place = store::open(&source, &Secret::new()).unwrap();
+            let mut upload = Upload::begin(&place, "uid").await.unwrap();
+            upload.write(Bytes::from_static(b"contents")).await.unwrap();
+            let (mut left, mut end) = (polls, Box::pin(upload.complete()));
+            poll_fn(|context| {
+                left -= 1;
+                if left == 0 { Poll::Ready(()) } else { end.as_mut().poll(context).map(|done| done.unwrap()) }
+            })
+            .await;
+            drop(end);
+            upload.abort().await.unwrap();
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "after {polls} polls");
         }
     }
 }

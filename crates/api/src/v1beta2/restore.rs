@@ -79,6 +79,9 @@ pub struct EtcdRestoreStatus {
     /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
+    /// When the EtcdCluster was asked to begin with the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<Time>,
     /// When it ended, either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Time>,

@@ -53,6 +53,11 @@ pub struct AbsSource {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub abs_secret: String,
+    /// Address of a store that is not Azure's, with the account behind it, such as
+    /// `http://azurite.example.com:10000/devstoreaccount1`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 2048))]
+    pub endpoint: String,
 }
 
 /// An object in Google Cloud Storage.
@@ -70,6 +75,11 @@ pub struct GcsSource {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub gcp_secret: String,
+    /// Address of a store that is not Google's, such as `http://gcs.example.com:4443`. Without it, Google's own is
+    /// used.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 2048))]
+    pub endpoint: String,
 }
 
 /// A file on a volume.

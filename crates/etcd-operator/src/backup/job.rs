@@ -161,8 +161,8 @@ impl Job {
         let owner = backup.uid().unwrap_or_default();
         let cluster = cluster(tenure, backup, &namespace).await?;
 
-        let found = found(&place).await?;
-        let (object, manifest) = match made(&found, &owner, self.slot) {
+        let found = found(&place, &owner).await?;
+        let (object, manifest) = match made(&found.backups, &owner, self.slot) {
             Some(Kept { what: (made, manifest), .. }) => {
                 // Whoever made it may have died before it had tidied up. The backup is good all the same.
                 if let Err(error) = snapshot::sweep(&place, &owner).await {
@@ -231,15 +231,32 @@ async fn cluster(
     }))
 }
 
-async fn found(place: &Place) -> Result<Vec<Kept<(Place, Manifest)>>, StoreError> {
-    let listed = manifest::list(place).await?;
-    let kept = |(place, manifest): (Place, Manifest)| Kept {
-        owner: manifest.owner_uid.clone(),
-        slot: manifest.slot,
-        finished: manifest.finished,
-        what: (place, manifest),
-    };
-    Ok(listed.into_iter().map(kept).collect())
+/// What lies at a place of one owner.
+struct Found {
+    backups: Vec<Kept<(Place, Manifest)>>,
+    /// Only the manifest is left of these: they are backups of nothing.
+    bare: Vec<Place>,
+}
+
+async fn found(place: &Place, owner: &str) -> Result<Found, StoreError> {
+    let mut found = Found { backups: Vec::new(), bare: Vec::new() };
+    for (place, manifest) in manifest::list(place).await? {
+        if manifest.owner_uid != owner {
+            continue;
+        }
+        match place.size().await {
+            Ok(size) if size == manifest.size => found.backups.push(Kept {
+                owner: manifest.owner_uid.clone(),
+                slot: manifest.slot,
+                finished: manifest.finished,
+                what: (place, manifest),
+            }),
+            Ok(_) => warn!(%place, "is not what its manifest speaks of: passed over"),
+            Err(error) if error.is_missing() => found.bare.push(place),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 /// Deletes what the policy no longer keeps, and counts the rest. The backup is good whether this succeeds or not.
@@ -249,13 +266,19 @@ async fn prune(
     backup: &EtcdBackup,
     target: Store<'_>,
 ) -> (usize, Option<Failure>) {
-    let found = match found(place).await {
+    let found = match found(place, owner).await {
         Ok(found) => found,
         Err(error) => return (0, Some(not_pruned(&error))),
     };
     let policy = backup.spec.policy();
-    let mut kept = found.iter().filter(|one| one.owner == owner).count();
-    for Kept { what: (place, _), .. } in surplus(&found, owner, &policy, Timestamp::now()) {
+    let mut kept = found.backups.len();
+    for bare in &found.bare {
+        if let Err(error) = manifest::delete(bare).await {
+            warn!(object = store::path_of(target, bare), %error, "its manifest is not deleted");
+            return (kept, Some(not_pruned(&error)));
+        }
+    }
+    for Kept { what: (place, _), .. } in surplus(&found.backups, owner, &policy, Timestamp::now()) {
         if let Err(error) = manifest::delete(place).await {
             warn!(object = store::path_of(target, place), %error, "is not kept any more, and not deleted");
             return (kept, Some(not_pruned(&error)));
@@ -268,4 +291,55 @@ async fn prune(
 fn not_pruned(error: &StoreError) -> Failure {
     let message = format!("old backups are not deleted, the next backup tries again: {error}");
     Failure { reason: "NotPruned", message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::v1beta2::{BackupPolicy, Stores, VolumeSource};
+    use serde_json::json;
+
+    const SLOT: &str = "2026-11-15T03:00:00Z";
+
+    /// A backup of five bytes, and its manifest; `None`: the manifest alone.
+    fn lay(folder: &std::path::Path, name: &str, slot: &str, object: Option<&str>) {
+        let manifest = json!({
+            "format": 1, "object": name, "size": 5, "sha256": "", "revision": 1, "keys": 1, "digest": "",
+            "etcdVersion": "3.5.16", "clusterId": "1", "memberId": "1", "ownerUid": "uid",
+            "slot": slot, "started": slot, "finished": slot,
+        });
+        std::fs::write(folder.join(format!("{name}.manifest.json")), manifest.to_string()).unwrap();
+        object.iter().for_each(|object| std::fs::write(folder.join(name), object).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_manifest_is_not_believed_without_its_object() {
+        let root = tempfile::tempdir().unwrap();
+        let volume = VolumeSource { claim_name: "claim".into(), path: "b".into() };
+        let folder = root.path().join("claim");
+        std::fs::create_dir(&folder).unwrap();
+        let (slot, before): (Timestamp, _) = (SLOT.parse().unwrap(), "2026-11-14T03:00:00Z");
+        lay(&folder, "b_older", "2026-11-13T03:00:00Z", Some("whole"));
+        lay(&folder, "b_old", before, Some("whole"));
+        lay(&folder, "b_bare", SLOT, None);
+        lay(&folder, "b_other", SLOT, Some("another"));
+        let target = Store::Volume(&volume);
+        let source = store::source(target, root.path());
+        let place = snapshot::store::open(&source, &snapshot::store::Secret::new()).unwrap();
+
+        let all = found(&place, "uid").await.unwrap();
+        assert!(made(&all.backups, "uid", slot).is_none(), "it is made anew");
+        let mut backup = EtcdBackup::default();
+        backup.spec.stores = Stores { volume: Some(volume.clone()), ..Stores::default() };
+        backup.spec.backup_policy = Some(BackupPolicy { max_backups: 1, ..BackupPolicy::default() });
+        let (kept, not_pruned) = prune(&place, "uid", &backup, target).await;
+        assert_eq!((kept, not_pruned), (1, None));
+        let is_there = |name: &str| folder.join(name).exists();
+        assert!(is_there("b_old") && !is_there("b_older") && !is_there("b_bare.manifest.json"));
+        assert!(is_there("b_other"), "it may be somebody's");
+
+        lay(&folder, "b_bare", SLOT, Some("whole"));
+        let all = found(&place, "uid").await.unwrap();
+        assert!(made(&all.backups, "uid", slot).is_some());
+    }
 }

@@ -23,6 +23,8 @@ pub enum Timing {
 pub enum TimingError {
     #[error("schedule {schedule:?} cannot be read, write five fields such as \"0 3 * * *\": {why}")]
     Schedule { schedule: String, why: String },
+    #[error("schedule {0:?} never comes: no year has such a day")]
+    Never(String),
     #[error("timeZone {0:?} is not known: write one such as Europe/Berlin")]
     TimeZone(String),
     #[error("there are both a schedule and a backupIntervalInSecond: take one of them out")]
@@ -46,6 +48,10 @@ impl Timing {
             "" => TimeZone::UTC,
             name => TimeZone::get(name).map_err(|_| TimingError::TimeZone(name.to_owned()))?,
         };
+        // Any moment will do: what comes at all comes again.
+        if cron.find_next_occurrence(&Timestamp::UNIX_EPOCH.to_zoned(zone.clone()), false).is_err() {
+            return Err(TimingError::Never(spec.schedule.clone()));
+        }
         Ok(Self::Cron(Box::new(cron), zone))
     }
 
@@ -187,6 +193,7 @@ mod tests {
         Some("2026-01-02T22:30:00Z"),
         Some("2026-01-05T22:30:00Z")
     )]
+    #[case::in_leap_years(0, "0 0 29 2 *", "", "2026-01-02T00:00:00Z", None, Some("2028-02-29T00:00:00Z"))]
     fn slots(
         #[case] interval: i64,
         #[case] schedule: &str,
@@ -205,6 +212,7 @@ mod tests {
     #[case(0, "every day", "", "five fields")]
     #[case(0, "61 * * * *", "", "five fields")]
     #[case(0, "* * * * * *", "", "five fields")]
+    #[case(0, "0 0 30 2 *", "", "never comes")]
     #[case(0, "0 3 * * *", "Mars/Olympus", "Europe/Berlin")]
     #[case(60, "0 3 * * *", "", "take one of them out")]
     fn what_cannot_be_read_is_said(

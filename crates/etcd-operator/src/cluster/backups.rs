@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// With what follows it, the name of a copy stays within what Kubernetes takes.
 const LONGEST: usize = 200;
 
-/// Where there is no CRD, or no right to read, nobody has asked for backups.
+/// Where there is no CRD, nobody has asked for backups. Without the right to read, nobody can tell: the event says so.
 pub async fn look(context: &Context, cluster: &EtcdCluster, memory: &mut Memory) -> Read<Backups> {
     if let Some((at, backups)) = &memory.backups
         && at.elapsed() < LOOK

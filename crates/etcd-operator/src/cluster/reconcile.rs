@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::EtcdCluster;
 use domain::{Moment, Plan, Rule, Step};
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::runtime::controller::Action;
+use kube::{Api, ResourceExt};
 use resources::Cluster;
 use thiserror::Error;
 use tracing::debug;
@@ -31,6 +31,8 @@ pub enum ReconcileError {
     Observe(#[from] ObserveError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    #[error("the EtcdCluster was deleted meanwhile")]
+    Gone,
     #[error("the EtcdCluster cannot be read, and its status cannot say so: {0}")]
     Unreadable(kube::Error),
 }
@@ -42,6 +44,7 @@ impl ReconcileError {
             Self::Observe(ObserveError::Build(_)) => "NotBuildable",
             Self::Observe(ObserveError::List(_)) => "ListFailed",
             Self::Apply(error) => error.reason(),
+            Self::Gone => "ClusterGone",
             Self::Unreadable(_) => "StatusRefused",
         }
     }
@@ -78,7 +81,7 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
     let mut cluster: EtcdCluster = newest.pop().map_or_else(|| cluster.clone(), Arc::unwrap_or_clone);
 
     let now = now();
-    let (mut plan, seen) = planned(context, &cluster, memory, now).await?;
+    let (mut plan, seen) = planned(context, &mut cluster, memory, now).await?;
     log(&key, &plan);
     memory.refused.tell(&mut plan.report);
     context.metrics.report(&key, &plan.report);
@@ -116,18 +119,32 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
 /// The plan on what the caches show, or on what the API server itself says where the plan asks for that.
 async fn planned(
     context: &Context,
+    cluster: &mut EtcdCluster,
+    memory: &mut Memory,
+    now: Moment,
+) -> Result<(Plan, Seen), ReconcileError> {
+    let cached = plan_on(context, cluster, memory, Source::Caches, now).await?;
+    if !cached.0.actions.iter().any(|action| action.step == Step::ListLive) {
+        return Ok(cached);
+    }
+    // What is absent may be so for a request or a record that the cache has not heard of yet.
+    let api: Api<EtcdCluster> =
+        Api::namespaced(context.client.clone(), &cluster.namespace().unwrap_or_default());
+    let live = api.get_opt(&cluster.name_any()).await.map_err(ObserveError::from)?;
+    *cluster = live.filter(|live| live.uid() == cluster.uid()).ok_or(ReconcileError::Gone)?;
+    plan_on(context, cluster, memory, Source::ApiServer, now).await
+}
+
+async fn plan_on(
+    context: &Context,
     cluster: &EtcdCluster,
     memory: &mut Memory,
+    source: Source,
     now: Moment,
 ) -> Result<(Plan, Seen), ReconcileError> {
     let template = Cluster::of(cluster).map_err(ObserveError::from)?.template_hash;
     let spec = spec_of(cluster, template, &context.defaults);
-    let seen = observe(context, cluster, memory, Source::Caches, now).await?;
-    let plan = domain::plan(&spec, &seen.observation, now);
-    if !plan.actions.iter().any(|action| action.step == Step::ListLive) {
-        return Ok((plan, seen));
-    }
-    let seen = observe(context, cluster, memory, Source::ApiServer, now).await?;
+    let seen = observe(context, cluster, memory, source, now).await?;
     let plan = domain::plan(&spec, &seen.observation, now);
     Ok((plan, seen))
 }

@@ -55,6 +55,7 @@ impl LookError {
             Self::Open(error) => error.reason(),
             Self::Store(error) => store::reason(error),
             Self::NoSecret => "SecretMissing",
+            Self::Manifest(ManifestError::Store(error)) => store::reason(error),
             Self::Manifest(_) => "BadManifest",
             Self::Damaged { .. } => "BackupDamaged",
             Self::Survivor { .. } => "SurvivorNotSaved",
@@ -167,6 +168,16 @@ pub fn under_way(cluster: &EtcdCluster, uid: &str) -> Option<String> {
     (!ended).then_some(request.name)
 }
 
+/// The cluster works for this EtcdRestore: its request is there, or was served so far that nobody can take it back.
+pub fn serves(cluster: &EtcdCluster, uid: &str) -> bool {
+    let asked = RestoreRequest::on(cluster).ok().flatten().is_some_and(|request| request.uid == uid);
+    let progress = cluster.status.as_ref().and_then(|status| status.restore.as_ref());
+    asked
+        || progress.is_some_and(|progress| {
+            progress.uid == uid && matches!(progress.stage, RestoreStage::Filling | RestoreStage::Done)
+        })
+}
+
 /// Members of the cluster: those that answer, and those that do not and may still have their data.
 #[derive(Default)]
 pub struct Members {
@@ -219,6 +230,11 @@ async fn answering<'a>(
         })
     });
     join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Of a healthy cluster, the voter that has come furthest has what all have.
+pub fn furthest(answering: Vec<(String, Candidate)>) -> Option<(String, Candidate)> {
+    answering.into_iter().max_by_key(|(_, candidate)| (!candidate.status.learner, candidate.index()))
 }
 
 /// Where no cluster ID is recorded: what is there all the same, and may hold what somebody was promised. Not what goes
@@ -279,122 +295,4 @@ pub async fn save(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    fn cluster(status: Value, request: Option<&str>) -> EtcdCluster {
-        let request = request.map(|uid| {
-            json!({"uid": uid, "name": uid, "image": "i", "source": {}, "digest": "d"}).to_string()
-        });
-        let annotations = request.map(|text| json!({api::annotations::RESTORE: text})).unwrap_or(json!({}));
-        serde_json::from_value(json!({
-            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
-            "metadata": {"name": "c", "annotations": annotations},
-            "spec": {"size": 3, "version": "3.5.16"}, "status": status,
-        }))
-        .unwrap()
-    }
-
-    #[rstest]
-    #[case::never_begun(json!({}), "Empty")]
-    #[case::lost(json!({"clusterID": "a", "conditions": [
-        {"type": "Available", "status": "False"}, {"type": "QuorumLost", "status": "True"},
-    ]}), "Lost")]
-    #[case::healthy(json!({"clusterID": "a", "conditions": [{"type": "Available", "status": "True"}]}), "Healthy")]
-    #[case::silent(json!({"clusterID": "a", "conditions": [
-        {"type": "Available", "status": "Unknown"}, {"type": "QuorumLost", "status": "Unknown"},
-    ]}), "Unknown")]
-    #[case::no_word(json!({"clusterID": "a"}), "Unknown")]
-    fn the_cluster_tells_what_it_is(#[case] status: Value, #[case] is: &str) {
-        let backup =
-            Backup { place: place(), contents: BackupContents::default(), version: None, spec: None };
-        let target = target(Some(&cluster(status, None)), &EtcdRestore::default(), &backup);
-        assert!(format!("{target:?}").starts_with(is), "{target:?}");
-    }
-
-    fn place() -> Place {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(Place::memory(Vec::<u8>::new())).unwrap()
-    }
-
-    /// The next process goes on where this one was told to end.
-    #[rstest]
-    #[case::stopped(SaveError::Stopped, true)]
-    #[case::damaged(SaveError::Damaged(snapshot::Damage::Empty), false)]
-    fn a_survivor_that_is_not_saved(#[case] source: SaveError, #[case] passing: bool) {
-        let error = LookError::Survivor { member: "c-1".into(), source };
-        assert_eq!((error.is_passing(), error.yields_to_force()), (passing, !passing));
-    }
-
-    /// Of a cluster without a recorded ID, whose UID is `u`.
-    #[rstest]
-    #[case::nothing(json!([]), json!([]), &[])]
-    #[case::of_coreos(json!([pod("a", Some("u"))]), json!([]), &["a"])]
-    #[case::retained(json!([]), json!([claim("a", None)]), &["a"])]
-    #[case::orphaned(json!([pod("a", None), pod("b", None)]), json!([claim("a", None)]), &["a", "b"])]
-    #[case::goes_with_its_owner(json!([pod("a", Some("gone"))]), json!([claim("a", Some("gone"))]), &[])]
-    #[case::being_deleted(json!([with(pod("a", None), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))]), json!([]), &[])]
-    #[case::ended(json!([with(pod("a", Some("u")), "/status/phase", json!("Failed"))]), json!([]), &[])]
-    #[case::our_seed(json!([pod("seed", Some("u"))]), json!([claim("seed", Some("u"))]), &[])]
-    #[case::its_joiner(json!([with(pod("a", Some("u")), "/metadata/annotations", json!({
-        api::annotations::INITIAL_CLUSTER: "seed=http://seed:2380,a=http://a:2380",
-    }))]), json!([]), &[])]
-    #[case::seed_of_a_restore_before(json!([pod("restored", Some("u"))]), json!([]), &[])]
-    fn what_nobody_has_recorded(#[case] pods: Value, #[case] claims: Value, #[case] names: &[&str]) {
-        let status = json!({"seed": "seed", "restore": {"uid": "r", "seed": "restored", "stage": "Failed"}});
-        let mut cluster = cluster(status, None);
-        cluster.metadata.uid = Some("u".into());
-        let (pods, claims): (Vec<_>, Vec<_>) =
-            (serde_json::from_value(pods).unwrap(), serde_json::from_value(claims).unwrap());
-        assert_eq!(unrecorded(Some(&cluster), &pods, &claims), names);
-    }
-
-    /// Without an EtcdCluster, whatever had one as its owner goes.
-    #[test]
-    fn what_outlived_its_cluster() {
-        let pods: [Pod; 2] =
-            [pod("a", Some("u")), pod("b", None)].map(|pod| serde_json::from_value(pod).unwrap());
-        assert_eq!(unrecorded(None, &pods, &[]), ["b"]);
-    }
-
-    fn pod(name: &str, owner: Option<&str>) -> Value {
-        json!({"metadata": metadata(name, owner), "status": {"phase": "Running"}})
-    }
-
-    fn claim(name: &str, owner: Option<&str>) -> Value {
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata(name, owner)})
-    }
-
-    fn metadata(name: &str, owner: Option<&str>) -> Value {
-        let owner =
-            owner.map(|uid| json!({"apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": uid}));
-        json!({"name": name, "annotations": {}, "deletionTimestamp": null, "ownerReferences": Vec::from_iter(owner)})
-    }
-
-    fn with(mut object: Value, at: &str, value: Value) -> Value {
-        *object.pointer_mut(at).unwrap() = value;
-        object
-    }
-
-    #[rstest]
-    #[case::none(json!({}), None, None)]
-    #[case::our_own(json!({}), Some("u1"), None)]
-    #[case::just_asked(json!({}), Some("u2"), Some("u2"))]
-    #[case::filling(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Filling"}}), Some("u2"), Some("u2"))]
-    #[case::lost_again(json!({
-        "restore": {"uid": "u2", "seed": "s", "stage": "Filling"},
-        "conditions": [{"type": "QuorumLost", "status": "True"}],
-    }), Some("u2"), None)]
-    #[case::lost_before(json!({
-        "restore": {"uid": "u2", "seed": "s", "stage": "Seeding"},
-        "conditions": [{"type": "QuorumLost", "status": "True"}],
-    }), Some("u2"), Some("u2"))]
-    #[case::done(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Done"}}), Some("u2"), None)]
-    #[case::failed(json!({"restore": {"uid": "u2", "seed": "s", "stage": "Failed"}}), Some("u2"), None)]
-    #[case::of_an_earlier_one(json!({"restore": {"uid": "u0", "seed": "s", "stage": "Done"}}), Some("u2"), Some("u2"))]
-    fn no_two_at_once(#[case] status: Value, #[case] request: Option<&str>, #[case] other: Option<&str>) {
-        assert_eq!(under_way(&cluster(status, request), "u1").as_deref(), other);
-    }
-}
+mod tests;

@@ -12,8 +12,7 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::v1beta2::{EtcdCluster, EtcdRestore, RestoreRequest};
-use domain::HopTable;
+use api::v1beta2::{EtcdCluster, EtcdRestore, EtcdRestoreStatus};
 use futures::StreamExt;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
@@ -76,6 +75,11 @@ enum Failure {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Request(#[from] RequestError),
+    #[error(
+        "its request is no longer on the EtcdCluster: it was withdrawn, or the cluster was deleted or is restored by \
+         another; nothing else was touched, create the EtcdRestore again to begin again"
+    )]
+    Withdrawn,
     #[error("{0}")]
     Cluster(String),
 }
@@ -86,6 +90,7 @@ impl Failure {
             Self::Look(error) => error.reason(),
             Self::Refused(refusal) => refusal.reason(),
             Self::Request(error) => error.reason(),
+            Self::Withdrawn => "Withdrawn",
             Self::Cluster(_) => "SeedFailed",
         }
     }
@@ -166,24 +171,34 @@ impl Round<'_> {
         }
         let cluster = self.clusters().get_opt(&self.restore.spec.etcd_cluster.name).await?;
         let uid = self.restore.uid().unwrap_or_default();
-        let asked = cluster.as_ref().and_then(|cluster| RestoreRequest::on(cluster).ok().flatten());
-        if let (Some(cluster), Some(_)) = (&cluster, asked.filter(|request| request.uid == uid)) {
+        if let Some(cluster) = cluster.as_ref().filter(|cluster| look::serves(cluster, &uid)) {
             return self.follow(cluster).await;
+        }
+        if self.status().requested.is_some() {
+            return self.fail(&Failure::Withdrawn).await;
         }
         match self.begin(cluster).await {
             Ok(()) | Err(Failure::Request(RequestError::Changed)) => Ok(Action::requeue(FOLLOW)),
-            Err(Failure::Look(error)) if error.is_passing() => Err(RoundError::Look(error)),
-            Err(Failure::Request(error)) if error.is_passing() => Err(RoundError::Request(error)),
+            Err(Failure::Look(error)) if error.is_passing() => {
+                self.hindered(error.reason(), &error.to_string()).await;
+                Err(RoundError::Look(error))
+            }
+            Err(Failure::Request(error)) if error.is_passing() => {
+                self.hindered(error.reason(), &error.to_string()).await;
+                Err(RoundError::Request(error))
+            }
             Err(failure) => self.fail(&failure).await,
         }
     }
 
     /// Everything up to the request; nothing of the cluster is touched before that.
     async fn begin(&mut self, cluster: Option<EtcdCluster>) -> Result<(), Failure> {
-        self.say(Phase::Verifying, "the backup is read and verified").await?;
+        // What hindered the round before is said until it no longer does.
+        if self.status().phase != Phase::Verifying.name() {
+            self.say(Phase::Verifying, "the backup is read and verified").await?;
+        }
         let backup = look::backup(self.tenure, &self.restore).await.map_err(Failure::Look)?;
-        let mut status = self.restore.status.clone().unwrap_or_default();
-        status.backup = Some(backup.contents.clone());
+        let status = EtcdRestoreStatus { backup: Some(backup.contents.clone()), ..self.status() };
         self.restore.status = Some(status);
 
         let uid = self.restore.uid().unwrap_or_default();
@@ -199,38 +214,48 @@ impl Round<'_> {
             unsure: Vec::new(),
             unrecorded: members.unrecorded,
         };
-        let hops = HopTable::default();
-        decide(&facts, &hops)?;
-        // Of a cluster that answers, one has what all have.
-        let healthy = matches!(facts.target, Target::Healthy { .. });
-        let enough = if healthy { 1 } else { members.answering.len() };
-        for (name, survivor) in members.answering.into_iter().take(enough) {
+        let hops = &self.tenure.hops;
+        decide(&facts, hops)?;
+        facts.survivors = plan::remembered(&self.status().survivors);
+        let answering = match facts.target {
+            Target::Healthy { .. } => look::furthest(members.answering).into_iter().collect(),
+            _ => members.answering,
+        };
+        for (name, survivor) in answering {
             self.say(Phase::Saving, &format!("what {name} still has is saved beside the backup")).await?;
             let saved = look::save(self.tenure, &self.restore, &backup.place, &name, survivor).await;
             let noted = report::survivor(&name, facts.revision, &saved);
             match saved {
-                Ok((survivor, _)) => facts.survivors.push(survivor),
+                Ok((survivor, _)) => {
+                    facts.survivors.retain(|known| known.name != name);
+                    facts.survivors.push(survivor);
+                }
                 Err(error) if facts.force && error.yields_to_force() => {
                     warn!(restore = %Key::of(&self.restore), %error, "goes on without, by force");
                 }
                 Err(error) => return Err(Failure::Look(error)),
             }
-            let mut status = self.restore.status.clone().unwrap_or_default();
+            let mut status = self.status();
             status.survivors.retain(|known| known.member != name);
             status.survivors.push(noted);
-            self.restore.status = Some(status);
+            // At once: the next round may not find it alive.
+            self.write(status).await?;
         }
         facts.unsure = members.unsure;
-        decide(&facts, &hops)?;
+        decide(&facts, hops)?;
         let request = request::compose(self.tenure, &self.restore, &backup).await?;
         self.say(Phase::Seeding, "the backup is verified; the cluster is asked to begin with it").await?;
         request::write(self.tenure, &self.restore, cluster.as_ref(), &backup, &request).await?;
         info!(restore = %Key::of(&self.restore), revision = facts.revision, "asked for");
+        self.write(report::requested(&self.restore)).await?;
         Ok(())
     }
 
     /// The cluster controller is at work: its status says how far it is.
     async fn follow(&mut self, cluster: &EtcdCluster) -> Result<Action, RoundError> {
+        if self.status().requested.is_none() {
+            self.write(report::requested(&self.restore)).await?;
+        }
         let uid = self.restore.uid().unwrap_or_default();
         let progress = cluster.status.as_ref().and_then(|status| status.restore.as_ref());
         let Some(progress) = progress.filter(|progress| progress.uid == uid) else {
@@ -243,7 +268,7 @@ impl Round<'_> {
             return Ok(Action::requeue(FOLLOW));
         };
         let restored = serde_json::from_str(&progress.restored).ok();
-        let mut status = self.restore.status.clone().unwrap_or_default();
+        let mut status = self.status();
         status.restored = restored.or(status.restored);
         self.restore.status = Some(status);
         match progress.stage {
@@ -281,6 +306,21 @@ impl Round<'_> {
         Ok(Action::await_change())
     }
 
+    /// Says once why it has to be tried again. Where not even that can be written, the log has it.
+    async fn hindered(&mut self, reason: &str, message: &str) {
+        let status = report::hindered(&self.restore, reason, message);
+        if self.tenure.stop.is_cancelled() || self.restore.status.as_ref() == Some(&status) {
+            return;
+        }
+        match self.write(status).await {
+            Ok(()) => {
+                let about = self.restore.object_ref(&());
+                self.tenure.recorder.publish(&about, Severity::Warning, reason, message).await;
+            }
+            Err(error) => debug!(restore = %Key::of(&self.restore), %error, "not said"),
+        }
+    }
+
     /// Writes status if that says something new.
     async fn say(&mut self, phase: Phase, message: &str) -> Result<(), kube::Error> {
         let status = report::at(&self.restore, phase, message);
@@ -296,7 +336,11 @@ impl Round<'_> {
         Ok(())
     }
 
-    async fn write(&mut self, status: api::EtcdRestoreStatus) -> Result<(), kube::Error> {
+    fn status(&self) -> EtcdRestoreStatus {
+        self.restore.status.clone().unwrap_or_default()
+    }
+
+    async fn write(&mut self, status: EtcdRestoreStatus) -> Result<(), kube::Error> {
         self.restore = report::write(self.tenure, &self.restore, status).await?;
         Ok(())
     }

@@ -95,6 +95,12 @@ impl Refusal {
     }
 }
 
+/// Those that gave their snapshots in rounds before: what they had counts, though they may be gone by now.
+pub fn remembered(survivors: &[api::v1beta2::Survivor]) -> Vec<Survivor> {
+    let saved = survivors.iter().filter(|survivor| !survivor.saved_to.is_empty());
+    saved.map(|saved| Survivor { name: saved.member.clone(), revision: saved.revision }).collect()
+}
+
 fn newer(survivors: &[Survivor]) -> String {
     let named: Vec<_> = survivors.iter().map(|s| format!("{} (revision {})", s.name, s.revision)).collect();
     format!("{} {}", named.join(", "), if named.len() == 1 { "is" } else { "are" })
@@ -194,5 +200,19 @@ mod tests {
                 (refused, says) => panic!("force {force}: {refused:?}, expected {says:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_survivor_that_died_since_is_not_forgotten() {
+        let told = |member: &str, revision, saved_to: &str| api::v1beta2::Survivor {
+            member: member.into(),
+            revision,
+            saved_to: saved_to.into(),
+            ..api::v1beta2::Survivor::default()
+        };
+        let survivors = remembered(&[told("c-1", 101, "bucket/b.survivor-c-1"), told("c-2", 0, "")]);
+        assert_eq!(survivors, [Survivor { name: "c-1".into(), revision: 101 }]);
+        let facts = Facts { survivors, ..lost() };
+        assert!(matches!(decide(&facts, &HopTable::default()), Err(Refusal::Newer { .. })));
     }
 }

@@ -45,6 +45,18 @@ pub fn at(restore: &EtcdRestore, phase: Phase, message: &str) -> EtcdRestoreStat
     composed(restore, phase, phase.name(), message)
 }
 
+/// Not yet on its way: what hinders it may pass, and it is tried again.
+pub fn hindered(restore: &EtcdRestore, reason: &str, message: &str) -> EtcdRestoreStatus {
+    composed(restore, Phase::Verifying, reason, &format!("tried again: {message}"))
+}
+
+/// Says that the EtcdCluster was asked, if that was not said yet.
+pub fn requested(restore: &EtcdRestore) -> EtcdRestoreStatus {
+    let mut status = restore.status.clone().unwrap_or_default();
+    status.requested = status.requested.or(Some(Time(Timestamp::now())));
+    status
+}
+
 pub fn failed(restore: &EtcdRestore, reason: &str, message: &str) -> EtcdRestoreStatus {
     EtcdRestoreStatus { reason: message.to_owned(), ..composed(restore, Phase::Failed, reason, message) }
 }
@@ -115,6 +127,21 @@ mod tests {
         assert_eq!((status.phase.as_str(), status.reason.as_str()), ("Failed", "page 7 is damaged"));
         let stalled = conditions::find(&status.conditions, "Stalled").unwrap();
         assert_eq!((stalled.status, stalled.reason.as_str()), (ConditionStatus::True, "BackupDamaged"));
+    }
+
+    #[test]
+    fn what_hinders_it_is_said_and_is_no_end() {
+        let mut restore = EtcdRestore::default();
+        restore.status = Some(hindered(&restore, "SecretUnreadable", "Secret \"aws\" cannot be read"));
+        assert!(!ended(&restore));
+        assert_eq!(
+            restore.status,
+            Some(hindered(&restore, "SecretUnreadable", "Secret \"aws\" cannot be read"))
+        );
+        let status = restore.status.unwrap();
+        let progressing = conditions::find(&status.conditions, "Progressing").unwrap();
+        assert_eq!(progressing.reason, "SecretUnreadable");
+        assert!(progressing.message.contains("tried again: Secret"), "{}", progressing.message);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Backups: the notes' commands as they stand, periodic ones over the operator's death, and settings that are wrong.
 
+#[path = "../../../snapshot/tests/azure/azurite.rs"]
+mod azurite;
 mod before_upgrade;
 mod faults;
 mod fixture;
@@ -14,10 +16,12 @@ use lab::programs::{Program, default_cache};
 use lab::wait::until;
 use rstest::rstest;
 use serde_json::{Value, json};
+use snapshot::{StoreSource, manifest, store};
 
 use crate::support::{Cluster, LIMIT, Operator, Outcome, stays};
 use crate::tutorial::reader::Reader;
 use crate::tutorial::shown::row;
+use azurite::{ACCOUNT, Azurite, KEY};
 use fixture::{Backup, manifests, put, secret};
 
 const BOTH: &str = "--controllers=cluster,backup";
@@ -227,6 +231,36 @@ async fn periodic_over_a_kill() {
             left.iter().any(|one| one.object.ends_with("etcd.backup-sibling")),
             "the sibling's: {left:?}"
         );
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Azure's, as its emulator plays it on this machine.
+#[tokio::test]
+async fn to_azure() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "azure").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let azurite = Azurite::start();
+        let keys = [("storage-account", ACCOUNT), ("storage-key", KEY)];
+        let secret = keys.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
+        let path = "backups/etcd.backup";
+        let source = StoreSource::Azure { path: path.into(), endpoint: Some(azurite.endpoint.clone()) };
+        let place = store::open(&source, &secret)?;
+        azurite.create("backups").await;
+        let _operator = Operator::start_with(test, &[BOTH])?;
+        let literals = keys.map(|(key, value)| format!("--from-literal={key}={value}"));
+        test.kubectl(&["create", "secret", "generic", "abs", &literals[0], &literals[1]]).await?;
+        let cluster = Cluster::create(test, "c", json!({"size": 1, "version": "3.5.16"})).await?;
+        cluster.settled(1, "3.5.16").await?;
+        put(&cluster, "k", "v").await?;
+        let abs = json!({"path": path, "absSecret": "abs", "endpoint": azurite.endpoint});
+        let backup = Backup::once(&cluster, "azure", json!({"storageType": "ABS", "abs": abs})).await?;
+        let made = backup.good().await?;
+        assert_eq!((made.last_object.as_str(), made.keys), (path, 1));
+        assert!(manifest::read(&place).await?.is_some_and(|manifest| manifest.keys == 1));
         Ok(())
     })
     .await

@@ -11,7 +11,7 @@ mod writes;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use api::conditions::ConditionStatus;
+use api::conditions::{self, ConditionStatus};
 use api::v1beta2::EtcdRestore;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -107,13 +107,17 @@ async fn succeeds(test: &TestNamespace<'_>) -> Outcome<EtcdRestore> {
     Ok(restore)
 }
 
-/// Failed, for a reason with these words, and the cluster is as it was.
-async fn fails(cluster: &Cluster<'_>, words: &str) -> Outcome<EtcdRestore> {
+/// Failed, for this reason and in these words, and the cluster is as it was.
+async fn fails(cluster: &Cluster<'_>, reason: &str, words: &str) -> Outcome<EtcdRestore> {
     let restore = ended(cluster.test).await?;
     let status = restore.status.clone().unwrap_or_default();
     println!("{}: {}", status.phase, status.reason);
-    let as_told = !status.succeeded && status.phase == "Failed" && status.reason.contains(words);
-    if as_told { Ok(restore) } else { Err(format!("{status:?}, expected {words:?}").into()) }
+    let stalled = conditions::find(&status.conditions, "Stalled").map(|stalled| stalled.reason.as_str());
+    let as_told = !status.succeeded
+        && status.phase == "Failed"
+        && status.reason.contains(words)
+        && stalled == Some(reason);
+    if as_told { Ok(restore) } else { Err(format!("{status:?}, expected {reason}: {words:?}").into()) }
 }
 
 async fn at(test: &TestNamespace<'_>, phase: &str) -> Outcome {
@@ -149,7 +153,8 @@ async fn a_lost_majority_comes_back_from_a_backup(#[case] prefix: &str, #[case] 
         let before = (cluster.get().await?, cluster.footprints().await?);
 
         ask(test, &object, json!({})).await?;
-        let refused = fails(&cluster, "newer than the backup").await?.status.unwrap_or_default();
+        let refused =
+            fails(&cluster, "SurvivorNewer", "newer than the backup").await?.status.unwrap_or_default();
         let survivor = refused.survivors.first().ok_or("no survivor was saved")?;
         assert!(survivor.dropped >= 50, "{survivor:?}");
         bucket.holds(&survivor.saved_to).await?;
@@ -228,33 +233,34 @@ async fn what_cannot_be_restored_leaves_everything_as_it_was() {
         let before = cluster.footprints().await?;
 
         ask(test, &object, json!({})).await?;
-        fails(&cluster, "is healthy").await?;
+        fails(&cluster, "ClusterHealthy", "is healthy").await?;
         let good = bucket.read(&object).await?;
         for (name, bytes, words) in bucket::damages(&good) {
             let object = bucket.put(name, bytes).await?;
             ask(test, &object, json!({"force": true})).await?;
-            fails(&cluster, words).await.map_err(|error| format!("{name}: {error}"))?;
+            let damaged = fails(&cluster, "BackupDamaged", words);
+            damaged.await.map_err(|error| format!("{name}: {error}"))?;
         }
         let manifest = String::from_utf8(bucket.read(&format!("{object}.manifest.json")).await?)?;
         bucket.put("newer.manifest.json", manifest.replace(VERSION, "3.6.16").into_bytes()).await?;
         let newer = bucket.put("newer", good).await?;
         ask(test, &newer, json!({"force": true})).await?;
-        fails(&cluster, "backup of etcd 3.6.16").await?;
+        fails(&cluster, "VersionRefused", "backup of etcd 3.6.16").await?;
         let s3 = |path: &str, secret: &str, endpoint: &str| {
             json!({"force": true, "s3": {"path": path, "awsSecret": secret, "endpoint": endpoint}})
         };
         bucket.bad_secrets(test).await?;
-        for (more, words) in [
-            (s3("mybucket/nothing-here", bucket::SECRET, ""), "there is no"),
-            (s3("nobodys/backup", bucket::SECRET, ""), "there is no bucket"),
-            (s3(&object, "", ""), "write the name of a Secret"),
-            (s3(&object, "nobody", ""), "there is no Secret"),
-            (s3(&object, "wrong", ""), "refused"),
-            (s3(&object, "half", ""), "credentials"),
-            (s3(&object, bucket::SECRET, "http://127.0.0.1:9"), "cannot be reached"),
+        for (more, reason, words) in [
+            (s3("mybucket/nothing-here", bucket::SECRET, ""), "ObjectNotFound", "there is no"),
+            (s3("nobodys/backup", bucket::SECRET, ""), "BucketNotFound", "there is no bucket"),
+            (s3(&object, "", ""), "SecretMissing", "write the name of a Secret"),
+            (s3(&object, "nobody", ""), "SecretNotFound", "there is no Secret"),
+            (s3(&object, "wrong", ""), "StoreRefused", "refused"),
+            (s3(&object, "half", ""), "SecretInvalid", "credentials"),
+            (s3(&object, bucket::SECRET, "http://127.0.0.1:9"), "StoreUnreachable", "cannot be reached"),
         ] {
             ask(test, &object, more.clone()).await?;
-            fails(&cluster, words).await.map_err(|error| format!("{more}: {error}"))?;
+            fails(&cluster, reason, words).await.map_err(|error| format!("{more}: {error}"))?;
         }
         stays("the cluster", Duration::from_secs(3), async || Ok(cluster.footprints().await? == before)).await?;
         assert_eq!(cluster.get().await?.annotations().get(api::annotations::RESTORE), None);

@@ -52,10 +52,14 @@ impl S3 {
         }
     }
 
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The secret as the book makes it.
     pub fn secret(&self) -> Secret {
         let credentials = "[default]\naws_access_key_id = ID\naws_secret_access_key = KEY\n";
-        let config = format!("[default]\nregion = us-east-1\nendpoint_url = http://{}\n", self.address);
+        let config = format!("[default]\nregion = us-east-1\nendpoint_url = {}\n", self.endpoint());
         [("credentials", credentials.to_owned()), ("config", config)]
             .map(|(key, value)| (key.to_owned(), value.into_bytes()))
             .into()

@@ -5,10 +5,12 @@ use super::s3::{S3, source};
 use super::{folder, meta, saved};
 use lab::programs::EtcdVersion::V3_5_16;
 use rstest::rstest;
+use snapshot::store::Secret;
 use snapshot::{
-    Damage, From, InspectError, Kind, Naming, Place, Progress, SaveError, StoreError, inspect, manifest,
-    save, store, sweep,
+    Damage, From, InspectError, Kind, Naming, Place, Progress, SaveError, StoreError, StoreSource, inspect,
+    manifest, save, store, sweep,
 };
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
@@ -235,6 +237,52 @@ async fn stores_that_refuse_say_why() {
     says(error.to_string(), "no key \"credentials\"");
     let error = store::open(&source("mybucket"), &s3.secret()).unwrap_err();
     says(error.to_string(), "write bucket/key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_that_is_named_goes_before_the_default() {
+    let s3 = S3::start();
+    let mut secret = s3.secret();
+    let keys =
+        |name: &str, key: &str| format!("[{name}]\naws_access_key_id = ID\naws_secret_access_key = {key}\n");
+    secret.insert("credentials".into(), (keys("default", "NO") + &keys("backups", "KEY")).into_bytes());
+    let config = format!("[profile backups]\nregion = us-east-1\nendpoint_url = {}\n", s3.endpoint());
+    secret.insert("config".into(), config.into_bytes());
+    let named = StoreSource::S3 {
+        path: "mybucket/k".into(),
+        endpoint: None,
+        force_path_style: false,
+        profile: Some("backups".into()),
+        region: None,
+    };
+    store::open(&named, &secret).unwrap().put("x").await.unwrap();
+    assert_eq!(s3.files(), ["k"]);
+}
+
+const STORE: &str = "TEST_STORE";
+
+/// It runs itself once more, with an environment of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_secret_the_environment_says_who_asks() {
+    let Ok(endpoint) = std::env::var(STORE) else {
+        let s3 = S3::start();
+        let again = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "stores::without_a_secret_the_environment_says_who_asks"])
+            .envs([(STORE, s3.endpoint().as_str()), ("AWS_REGION", "us-east-1")])
+            .envs([("AWS_ACCESS_KEY_ID", "ID"), ("AWS_SECRET_ACCESS_KEY", "KEY")])
+            .status();
+        assert!(again.unwrap().success());
+        assert_eq!(s3.files(), ["k"]);
+        return;
+    };
+    let there = StoreSource::S3 {
+        path: "mybucket/k".into(),
+        endpoint: Some(endpoint),
+        force_path_style: false,
+        profile: None,
+        region: None,
+    };
+    store::open(&there, &Secret::new()).unwrap().put("x").await.unwrap();
 }
 
 /// Takes as long as requests are repeated: half a minute.

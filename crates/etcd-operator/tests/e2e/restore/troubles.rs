@@ -16,6 +16,33 @@ use super::stopped::{Stopped, TRIES, spin};
 use super::{NAME, Scene, VERSION, ask, at, fails, operator, restores, says_lost, spec, succeeds, writes};
 use crate::support::{LIMIT, Outcome};
 
+/// It does not come back, and what was there stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_taken_back() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "taken-back").await.unwrap();
+    test.run(async |test| -> Outcome {
+        let _operator = operator(test)?;
+        let Scene { cluster, writes, object, .. } = Scene::set(test, spec(VERSION, false)).await?;
+        writes.stop().await?;
+        let before = cluster.get().await?.status.unwrap_or_default().cluster_id;
+        ask(test, &object, json!({"force": true})).await?;
+        let asked =
+            |restore: &EtcdRestore| restore.status.as_ref().is_some_and(|status| status.requested.is_some());
+        wait_for(&restores(test), NAME, LIMIT, "to have asked", asked).await?;
+        let annotation = format!("{}-", api::annotations::RESTORE);
+        test.kubectl(&["annotate", "etcdcluster", NAME, &annotation]).await?;
+        fails(&cluster, "Withdrawn", "withdrawn").await?;
+        cluster.settled(3, VERSION).await?;
+        let now = cluster.get().await?;
+        assert_eq!(now.status.clone().unwrap_or_default().cluster_id, before);
+        assert_eq!(now.annotations().get(api::annotations::RESTORE), None);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
 /// The second is refused, and the first goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_at_once() {
@@ -29,7 +56,7 @@ async fn two_at_once() {
         ask(test, &object, json!({"force": true})).await?;
         at(test, "Seeding").await?;
         ask(test, &object, json!({"force": true})).await?;
-        fails(&cluster, "is being restored already").await?;
+        fails(&cluster, "RestoreUnderWay", "is being restored already").await?;
         let done = |status: &api::EtcdClusterStatus| {
             status.restore.as_ref().is_some_and(|restore| restore.stage == api::v1beta2::RestoreStage::Done)
         };
@@ -135,7 +162,7 @@ async fn the_disk_is_full() {
         // It is there well before the first container, which then finds what is mounted on it.
         let folder = spin(|| test.lab.volume_dir(&pod, "restore").ok()).ok_or("it is never made")?;
         small_disk(test.lab, &pod, &folder)?;
-        fails(cluster, "the disk is full: /var/restore/backup.db needs").await?;
+        fails(cluster, "SeedFailed", "the disk is full: /var/restore/backup.db needs").await?;
         cluster
             .pods_are("the seed's pod to go", |pods| pods.iter().all(|pod| pod.name_any() != seed))
             .await?;
