@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{Backups, HashCheck, Moment, Name, Read, Rolled, Status, Uid};
+use domain::{Action, Backups, HashCheck, Moment, Name, Plan, Read, Rolled, Status, Uid};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
@@ -40,6 +40,8 @@ pub struct Memory {
     /// Something failed or came out otherwise than planned: ask the API server before planning again.
     pub distrust: bool,
     pub refused: Refused,
+    /// What was last done, and why.
+    pub done: (String, Vec<Action>),
     /// When status was last written.
     pub reported: Option<Instant>,
 }
@@ -79,6 +81,15 @@ impl Memory {
         let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
         self.leaderless_since = leaderless.then(|| self.leaderless_since.unwrap_or(now));
     }
+
+    /// Takes note of a plan that was carried out, and tells whether the last one was the very same: then it does not help,
+    /// and done at once again it would never end.
+    pub fn did_before(&mut self, plan: &Plan) -> bool {
+        let done = (plan.why.clone(), plan.actions.clone());
+        let same = !done.1.is_empty() && self.done == done;
+        self.done = done;
+        same
+    }
 }
 
 /// The memories of all clusters.
@@ -117,6 +128,31 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::silent;
+    use domain::{Rule, Step};
+
+    #[test]
+    fn what_did_not_help_is_not_done_at_once_again() {
+        let mut memory = Memory::default();
+        let mut again = |why: &str, steps: &[Step]| {
+            let actions = steps.iter().cloned().map(Action::from).collect();
+            let plan = Plan {
+                rule: Rule::Serve,
+                why: why.into(),
+                actions,
+                wake_after: None,
+                report: silent(),
+                passing: false,
+            };
+            memory.did_before(&plan)
+        };
+        let service = [Step::EnsureClientService];
+        assert!(!again("", &service), "it is the first time");
+        assert!(again("", &service));
+        assert!(!again("", &[]) && !again("", &[]), "to wait is no step");
+        assert!(!again("", &service));
+        assert!(!again("9 to come", &service) && !again("8 to come", &service), "it gets on");
+    }
 
     #[test]
     fn a_quorum_that_is_back_is_a_new_one() {
