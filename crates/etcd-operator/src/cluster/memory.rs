@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{Action, Backups, HashCheck, Moment, Name, Plan, Read, Rolled, Status, Uid};
+use domain::{Action, Backups, HashCheck, Knobs, Moment, Name, Plan, Read, Rolled, Status, Uid};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
@@ -22,7 +22,9 @@ pub struct Memory {
     pub alarms: Alarms,
     /// When each member last answered, or was first looked for.
     pub heard: BTreeMap<Name, Moment>,
-    /// Since when the member list could be read.
+    /// Pods whose member answered, last on the version that the pod asks for.
+    pub answered: BTreeSet<Uid>,
+    /// Since when the member list could be read, but for a moment.
     pub listed_since: Option<Moment>,
     /// When it was last read, or first asked for.
     pub last_listed: Option<Moment>,
@@ -62,10 +64,12 @@ impl Memory {
         &mut self,
         listed: bool,
         statuses: &BTreeMap<Name, Read<Status>>,
+        pods: &[domain::Pod],
         known: &BTreeSet<Name>,
         now: Moment,
     ) {
-        self.listed_since = listed.then(|| self.listed_since.unwrap_or(now));
+        let lately = self.last_listed.is_some_and(|last| now.since(last) < Knobs::default().moment());
+        self.listed_since = self.listed_since.filter(|_| listed || lately).or(listed.then_some(now));
         self.last_listed = self.last_listed.filter(|_| !listed).or(Some(now));
         self.heard.retain(|name, _| known.contains(name));
         self.nodes.retain(|name, _| known.contains(name));
@@ -75,6 +79,14 @@ impl Memory {
                 self.heard.insert(name.clone(), now);
             } else {
                 self.heard.entry(name.clone()).or_insert(now);
+            }
+        }
+        self.answered.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        for pod in pods {
+            match statuses.get(&pod.name).and_then(Read::known) {
+                Some(status) if status.version == pod.version => drop(self.answered.insert(pod.uid.clone())),
+                Some(_) => drop(self.answered.remove(&pod.uid)),
+                None => {}
             }
         }
         let mut answers = statuses.values().filter_map(Read::known).peekable();
@@ -157,15 +169,18 @@ mod tests {
     #[test]
     fn a_quorum_that_is_back_is_a_new_one() {
         let (mut memory, known) = (Memory::default(), BTreeSet::from([Name::from("a")]));
-        let mut since = |listed, second| {
-            memory.hear(listed, &BTreeMap::new(), &known, Moment(second));
+        let second = |second: u64| Moment(second * 1000);
+        let mut since = |listed, now| {
+            memory.hear(listed, &BTreeMap::new(), &[], &known, second(now));
             (memory.listed_since, memory.last_listed, memory.heard[&Name::from("a")])
         };
-        let (first, at) = (Moment(1), |second| Some(Moment(second)));
+        let (first, at) = (second(1), |now| Some(second(now)));
         assert_eq!(since(false, 1), (None, at(1), first), "it was asked for");
         assert_eq!(since(true, 2), (at(2), at(2), first));
         assert_eq!(since(true, 3), (at(2), at(3), first));
-        assert_eq!(since(false, 4), (None, at(3), first));
-        assert_eq!(since(true, 5), (at(5), at(5), first), "when it was heard is another matter");
+        assert_eq!(since(false, 8), (at(2), at(3), first));
+        assert_eq!(since(true, 9), (at(2), at(9), first), "it was away for a moment");
+        assert_eq!(since(false, 15), (None, at(9), first));
+        assert_eq!(since(true, 16), (at(16), at(16), first), "when it was heard is another matter");
     }
 }

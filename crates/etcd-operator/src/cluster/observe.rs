@@ -115,7 +115,7 @@ pub async fn observe(
     let listed = members.known().unwrap_or(&hearsay);
     let known: BTreeSet<Name> =
         pods.iter().map(|pod| &pod.name).chain(listed.iter().map(|member| &member.name)).cloned().collect();
-    memory.hear(members.known().is_some(), &statuses, &known, now);
+    memory.hear(members.known().is_some(), &statuses, &pods, &known, now);
     for pod in &mut pods {
         if let Some(node) = &mut pod.node {
             memory.nodes.insert(pod.name.clone(), node.name.clone());
@@ -158,6 +158,7 @@ pub async fn observe(
         hash_checks: memory.hash_checks.clone(),
         rolled: memory.rolled,
         heard: memory.heard.clone(),
+        answered: memory.answered.clone(),
         listed_since: memory.listed_since,
         last_listed: memory.last_listed.unwrap_or(now),
         leaderless_since: memory.leaderless_since,
