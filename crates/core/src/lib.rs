@@ -30,3 +30,4 @@ pub use spec::{Knobs, RestoreRequest, Spec, Storage};
 pub use step::{Action, Peer, Step};
 pub use time::Moment;
 pub use version::{HopTable, Version};
+pub use view::IMAGE_REASONS;

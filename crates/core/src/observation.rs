@@ -3,7 +3,7 @@
 //! A failed read is [`Read::Unknown`], never "gone". Answers of etcd count only if the response header carried the
 //! recorded cluster ID and the member ID of the member that was asked; any other answer is `Unknown`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ClusterId, MemberId, Name, Uid};
 use crate::time::Moment;
@@ -68,7 +68,10 @@ pub struct Observation {
     pub rolled: Option<Rolled>,
     /// When each member last answered; for a member never heard of, when this operator first looked for it.
     pub heard: BTreeMap<Name, Moment>,
-    /// Since when the member list could be read, round after round; `None`: it cannot be now.
+    /// Pods whose member answered this operator, last on the version that the pod asks for. Nothing is known of the others:
+    /// they may never have run.
+    pub answered: BTreeSet<Uid>,
+    /// Since when the member list could be read, but for a moment; `None`: it cannot be now.
     pub listed_since: Option<Moment>,
     /// When the member list was last read, or first asked for.
     pub last_listed: Moment,
@@ -200,8 +203,10 @@ pub enum NodeState {
     NotReady,
     /// The Node object is gone.
     Gone,
-    /// We may not read nodes, or could not.
+    /// We may not read nodes, or did not.
     Unknown,
+    /// We may, and could not just now.
+    Unread,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -68,6 +68,13 @@ pub struct Knobs {
     pub room_patience: Duration,
 }
 
+impl Knobs {
+    /// At rest members are asked every few seconds only, so twice as long as an election is still a moment.
+    pub fn moment(&self) -> Duration {
+        self.leaderless_after * 2
+    }
+}
+
 impl Default for Knobs {
     fn default() -> Self {
         Self {

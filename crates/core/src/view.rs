@@ -16,7 +16,7 @@ use crate::version::{Refusal, Version};
 const RESTART_GRACE: Duration = Duration::from_secs(8);
 
 /// Waiting reasons that blame the image, not the member.
-const IMAGE_REASONS: [&str; 6] = [
+pub const IMAGE_REASONS: [&str; 6] = [
     "ErrImagePull",
     "ImagePullBackOff",
     "InvalidImageName",
@@ -194,15 +194,18 @@ impl<'a> View<'a> {
         self.seen.statuses.values().filter_map(Read::known).map(|s| s.raft_index).max().unwrap_or(0)
     }
 
+    /// What the spec says of members to come says nothing of a pod that is there.
     pub fn persistent(&self, name: &Name) -> bool {
-        self.spec.storage == Storage::Persistent
-            || self.claim(name).is_some()
-            || self.pod(name).is_some_and(|pod| pod.claim.is_some())
+        let made_so = match self.pod(name) {
+            Some(pod) => pod.claim.is_some(),
+            None => self.spec.storage == Storage::Persistent,
+        };
+        made_so || self.claim(name).is_some()
     }
 
-    /// The pod is gone, but the node it ran on does not answer: the process may still run.
+    /// The pod is gone, but the node it ran on does not answer, or nobody says how it is: the process may still run.
     pub fn may_run_unseen(&self, name: &Name) -> bool {
-        self.seen.last_nodes.get(name) == Some(&NodeState::NotReady)
+        matches!(self.seen.last_nodes.get(name), Some(NodeState::NotReady | NodeState::Unread))
     }
 
     pub fn data(&self, member: &Member) -> Data {
@@ -391,9 +394,8 @@ impl<'a> View<'a> {
     /// Nothing proves a loss yet, and a quorum was heard of too lately to speak of silence. That members answer each for
     /// itself says nothing of a quorum.
     pub fn silent_for_a_moment(&self) -> bool {
-        // At rest members are asked every few seconds only, so twice that long is still a moment.
-        let moment = self.spec.knobs.leaderless_after * 2;
-        self.now.since(self.seen.last_listed) < moment && matches!(self.quorum(), Quorum::Unknown(_))
+        self.now.since(self.seen.last_listed) < self.spec.knobs.moment()
+            && matches!(self.quorum(), Quorum::Unknown(_))
     }
 
     /// Of two voters the one that has not started: without it the other cannot list members linearizably, and for the

@@ -116,18 +116,23 @@ impl Member {
         Ok(answer.alarms.iter().filter_map(known_alarm).collect())
     }
 
+    /// As etcd does when it finds a reason, which needs none here.
+    pub async fn raise(&self, alarm: Alarm) -> Result<()> {
+        self.set_alarm(AlarmAction::Activate, alarm).await
+    }
+
     /// Takes an alarm back; etcd raises it again if its reason remains.
     pub async fn disarm(&self, alarm: Alarm) -> Result<()> {
+        self.set_alarm(AlarmAction::Deactivate, alarm).await
+    }
+
+    async fn set_alarm(&self, action: AlarmAction, alarm: Alarm) -> Result<()> {
         let kind = match alarm.kind {
             AlarmKind::NoSpace => pb::AlarmType::Nospace,
             AlarmKind::Corrupt => pb::AlarmType::Corrupt,
         };
-        self.alarm(pb::AlarmRequest {
-            action: AlarmAction::Deactivate.into(),
-            member_id: alarm.member.0,
-            alarm: kind.into(),
-        })
-        .await?;
+        self.alarm(pb::AlarmRequest { action: action.into(), member_id: alarm.member.0, alarm: kind.into() })
+            .await?;
         Ok(())
     }
 

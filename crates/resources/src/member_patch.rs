@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{CONTAINER, Cluster};
 
-/// Strategic merge patch that moves a pod to another version in place: the kubelet restarts the container on its data.
-pub fn image_patch(cluster: &Cluster<'_>, uid: &str, version: &str) -> Value {
+/// Strategic merge patch that moves a pod to another version in place: the kubelet restarts the container on its data. It
+/// names the resource version that was seen, so that it is refused if the pod changed since.
+pub fn image_patch(cluster: &Cluster<'_>, uid: &str, seen: Option<&str>, version: &str) -> Value {
     json!({
-        "metadata": {"uid": uid, "annotations": {annotations::VERSION: version}},
+        "metadata": {"uid": uid, "resourceVersion": seen, "annotations": {annotations::VERSION: version}},
         "spec": {"containers": [{"name": CONTAINER, "image": cluster.image(version)}]},
     })
 }
@@ -55,9 +56,9 @@ mod tests {
     fn an_upgrade_changes_image_and_version_of_this_pod_alone() {
         let cluster = fixture::plain();
         assert_eq!(
-            image_patch(&Cluster::of(&cluster).unwrap(), "u-1", "3.2.13"),
+            image_patch(&Cluster::of(&cluster).unwrap(), "u-1", Some("7"), "3.2.13"),
             json!({
-                "metadata": {"uid": "u-1", "annotations": {"etcd.version": "3.2.13"}},
+                "metadata": {"uid": "u-1", "resourceVersion": "7", "annotations": {"etcd.version": "3.2.13"}},
                 "spec": {"containers": [{"name": "etcd", "image": "quay.io/coreos/etcd:v3.2.13"}]},
             })
         );

@@ -2,6 +2,7 @@
 
 mod backup;
 mod cluster;
+mod env;
 mod pod;
 mod restore;
 mod restore_request;
@@ -11,6 +12,7 @@ mod tls;
 
 pub use backup::{BackupPolicy, BackupProgress, ClusterRef, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
 pub use cluster::{DEFAULT_REPOSITORY, DEFAULT_VERSION, EtcdCluster, EtcdClusterSpec, image};
+pub use env::{REFUSED_ENV, RefusedEnv};
 pub use pod::{DEFAULT_BUSYBOX_IMAGE, PodPolicy, RetentionPolicy, RetentionPolicyType};
 pub use restore::{BackupContents, EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, Survivor};
 pub use restore_request::{BadRequest, RestoreRequest};

@@ -9,6 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::env::{DANGEROUS, OPERATORS};
 use super::{is_false, is_zero};
 
 /// Image of the init container when `spec.pod.busyboxImage` does not name another.
@@ -61,23 +62,8 @@ pub struct PodPolicy {
     /// lose data, are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
-    #[x_kube(validation = Rule::new(
-        "self.all(env, !(env.name in ['ETCD_NAME', 'ETCD_DATA_DIR', 'ETCD_WAL_DIR', 'ETCD_MAX_LEARNERS', \
-         'ETCD_CONFIG_FILE', 'ETCD_PROXY', 'INITIAL_CLUSTER', 'INITIAL_CLUSTER_STATE']) && \
-         !env.name.startsWith('ETCD_INITIAL_') && !env.name.startsWith('ETCD_LISTEN_') && \
-         !env.name.startsWith('ETCD_ADVERTISE_') && !env.name.startsWith('ETCD_DISCOVERY'))"
-    ).message(
-        "the operator sets the name, directories, URLs and initial members of each member: take out INITIAL_*, \
-         ETCD_INITIAL_*, ETCD_LISTEN_*, ETCD_ADVERTISE_*, ETCD_DISCOVERY*, ETCD_NAME, ETCD_DATA_DIR, ETCD_WAL_DIR, \
-         ETCD_MAX_LEARNERS, ETCD_CONFIG_FILE and ETCD_PROXY"
-    ))]
-    #[x_kube(validation = Rule::new(
-        "self.all(env, !(env.name in ['ETCD_FORCE_NEW_CLUSTER', 'ETCD_STRICT_RECONFIG_CHECK']) && \
-         !env.name.startsWith('ETCD_UNSAFE_'))"
-    ).message(
-        "ETCD_FORCE_NEW_CLUSTER, ETCD_STRICT_RECONFIG_CHECK and ETCD_UNSAFE_* can lose data: take them out; to bring \
-         a lost cluster back, create an EtcdRestore"
-    ))]
+    #[x_kube(validation = Rule::new(OPERATORS.rule()).message(OPERATORS.message))]
+    #[x_kube(validation = Rule::new(DANGEROUS.rule()).message(DANGEROUS.message))]
     pub etcd_env: Vec<EnvVar>,
 
     /// Volume of each member. Without it the data lives and dies with the pod (emptyDir), and only the other members

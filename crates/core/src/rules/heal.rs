@@ -139,8 +139,10 @@ fn suspect(view: &View, member: &Member) -> Option<String> {
     if let Some(hindrance) = hindrance(pod, member.started) {
         return Some(hindrance);
     }
-    // Not heard of since we changed it, and nobody else runs the like: the change is what fails.
-    if view.seen.heard.get(&member.name).is_some_and(|heard| *heard > pod.changed) {
+    // Not heard of since it was changed, and nobody else runs the like: the change is what fails. An operator that has
+    // just begun does not know when it was changed.
+    let answered = view.seen.answered.contains(&pod.uid);
+    if answered && view.seen.heard.get(&member.name).is_some_and(|heard| *heard > pod.changed) {
         return None;
     }
     let others = || view.members().iter().filter(|other| other.id != member.id);
@@ -195,6 +197,14 @@ mod tests {
         s.lose_pod("b");
         s.seen.last_nodes.insert("b".into(), NodeState::NotReady);
     }, "-")]
+    #[case::pod_gone_and_its_node_could_not_be_read(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.seen.last_nodes.insert("b".into(), NodeState::Unread);
+    }, "-")]
+    #[case::pod_gone_and_nodes_may_not_be_read(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.seen.last_nodes.insert("b".into(), NodeState::Unknown);
+    }, "remove b")]
     #[case::evicted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").phase = PodPhase::Failed; }, "remove b, delete pod b")]
     #[case::being_deleted(|s: &mut Scene| { s.silence("b", 1); s.pod("b").deleting = true; }, "remove b")]
     #[case::two_are_being_deleted(|s: &mut Scene| { s.pod("b").deleting = true; s.pod("c").deleting = true; }, "wait")]
@@ -202,6 +212,10 @@ mod tests {
     #[case::two_gone(|s: &mut Scene| { s.lose_pod("b"); s.lose_pod("c"); }, "wait")]
     #[case::learner_gone(|s: &mut Scene| { s.learner("d"); s.lose_pod("d"); }, "remove d")]
     #[case::unstarted_learner(|s: &mut Scene| s.unstarted_learner("d"), "-")]
+    #[case::made_before_the_spec_spoke_of_volumes(|s: &mut Scene| {
+        s.silence("b", 1);
+        s.spec.storage = crate::spec::Storage::Persistent;
+    }, "-")]
     #[case::voter_that_may_have_voted(|s: &mut Scene| s.list("d"), "remove d")]
     fn lost_on_empty_dir(#[case] change: fn(&mut Scene), #[case] says: &str) {
         let mut scene = healthy("abc");
@@ -222,6 +236,10 @@ mod tests {
     #[case::may_run_unseen(|s: &mut Scene| {
         s.lose_pod("b");
         s.seen.last_nodes.insert("b".into(), NodeState::NotReady);
+    }, "-", "-")]
+    #[case::node_could_not_be_read(|s: &mut Scene| {
+        s.lose_pod("b");
+        s.seen.last_nodes.insert("b".into(), NodeState::Unread);
     }, "-", "-")]
     #[case::in_mid_upgrade(|s: &mut Scene| { s.run_one("c", "3.6.16"); s.lose_pod("c"); }, "-", "resume c 3.5.16")]
     fn on_a_volume(#[case] change: fn(&mut Scene), #[case] gone: &str, #[case] back: &str) {
@@ -271,6 +289,10 @@ mod tests {
         s.silence("b", 61);
         s.pod("b").node.as_mut().unwrap().state = NodeState::NotReady;
     }, "remove b, delete pod b", "remove b, delete pod b")]
+    #[case::node_could_not_be_read(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.pod("b").node.as_mut().unwrap().state = NodeState::Unread;
+    }, "remove b, delete pod b", "delete pod b")]
     #[case::stuck_in_deletion(|s: &mut Scene| {
         s.silence("b", 61);
         s.pod("b").deleting = true;
@@ -294,6 +316,11 @@ mod tests {
         s.pod("b").version = Version::new(3, 6, 16);
         s.pod("b").changed = Moment(NOW.0 - 600_000);
     }, "stuck", "stuck")]
+    #[case::never_came_back_from_its_upgrade_by_an_operator_before(|s: &mut Scene| {
+        s.crash("b", 61);
+        s.pod("b").version = Version::new(3, 6, 16);
+        s.seen.answered.remove(&"pod-b".into());
+    }, "stuck", "stuck")]
     #[case::ran_on_the_new_version(|s: &mut Scene| {
         s.silence("b", 61);
         s.pod("b").version = Version::new(3, 6, 16);
@@ -303,6 +330,15 @@ mod tests {
         s.pod("b").template = "bad".into();
         s.pod("b").changed = Moment(NOW.0 - 600_000);
     }, "stuck", "stuck")]
+    #[case::never_came_back_with_the_template_of_an_operator_before(|s: &mut Scene| {
+        s.crash("b", 61);
+        s.pod("b").template = "bad".into();
+        s.seen.answered.remove(&"pod-b".into());
+    }, "stuck", "stuck")]
+    #[case::silent_before_this_operator_began(|s: &mut Scene| {
+        s.silence("b", 61);
+        s.seen.answered.remove(&"pod-b".into());
+    }, "remove b, delete pod b", "delete pod b")]
     #[case::learner(|s: &mut Scene| { s.learner("d"); s.silence("d", 61); }, "remove d, delete pod d", "delete pod d")]
     fn silent(#[case] change: fn(&mut Scene), #[case] on_empty_dir: &str, #[case] on_volume: &str) {
         for (mut scene, says) in [(healthy("abc"), on_empty_dir), (on_volumes("abc"), on_volume)] {

@@ -1,6 +1,6 @@
 //! A cluster to try rules on: healthy at first, then changed as a case needs it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Decision, RuleFn};
 use crate::ids::{ClusterId, MemberId, Name, Uid};
@@ -75,6 +75,7 @@ fn cluster(names: &str, storage: Storage) -> Scene {
             hash_checks: Vec::new(),
             rolled: None,
             heard: BTreeMap::new(),
+            answered: BTreeSet::new(),
             listed_since: Some(Moment(NOW.0 - 900_000)),
             last_listed: NOW,
             leaderless_since: None,
@@ -142,6 +143,7 @@ impl Scene {
         };
         self.seen.statuses.insert(name.into(), Read::Known(status));
         self.seen.heard.insert(name.into(), NOW);
+        self.seen.answered.insert(Uid(format!("pod-{name}")));
     }
 
     /// A member of the list that has not started.

@@ -61,6 +61,8 @@ impl World {
             known.extend(cluster.members.iter().map(|member| member.name.clone()));
         }
         self.memory.heard.retain(|name, _| known.contains(name));
+        let pods: BTreeSet<_> = self.pods.values().chain(self.cache.0.values()).map(|pod| &pod.uid).collect();
+        self.memory.answered.retain(|uid| pods.contains(uid));
         self.memory.nodes.retain(|name, _| known.contains(name));
         self.memory.rolled =
             self.memory.rolled.filter(|rolled| Some(rolled.cluster) == self.recorded.cluster);
@@ -204,9 +206,11 @@ impl World {
                 cluster.leader.iter_mut().for_each(|id| id.0 = with(id.0));
             },
         );
-        let Memory { heard, listed_since: _, leaderless_since: _, nodes, hash_checks, rolled } =
+        let Memory { heard, answered, listed_since: _, leaderless_since: _, nodes, hash_checks, rolled } =
             &mut self.memory;
         rekey(heard, with, name_number, |_, _| {});
+        *answered =
+            std::mem::take(answered).into_iter().map(|uid| renumbered(uid, with, uid_number)).collect();
         rekey(nodes, with, name_number, |_, _| {});
         rolled.iter_mut().for_each(|rolled| rolled.cluster.0 = with(rolled.cluster.0));
         hash_checks.iter_mut().for_each(|check| name_number(&mut check.member, with));
@@ -249,6 +253,7 @@ impl Intent {
         seen.hash_checks.clear();
         seen.rolled = None;
         seen.heard.clear();
+        seen.answered.clear();
         (seen.listed_since, seen.leaderless_since) = (None, None);
         seen.last_nodes.clear();
         seen.fresh_names.clear();
@@ -312,13 +317,8 @@ fn renumber_pod(pod: &mut SimPod, with: Numbers) {
     match &mut pod.arms {
         Arms::New { token } | Arms::Restored { token, .. } => *token = with(*token),
         Arms::Existing { peers } => {
-            *peers = std::mem::take(peers)
-                .into_iter()
-                .map(|mut name| {
-                    name_number(&mut name, with);
-                    name
-                })
-                .collect();
+            *peers =
+                std::mem::take(peers).into_iter().map(|name| renumbered(name, with, name_number)).collect();
         }
         Arms::Disarmed => {}
     }
@@ -407,6 +407,11 @@ fn name_number(name: &mut Name, with: Numbers) {
             *name = World::member_name(new);
         }
     }
+}
+
+fn renumbered<T>(mut of: T, with: Numbers, number: fn(&mut T, Numbers)) -> T {
+    number(&mut of, with);
+    of
 }
 
 fn uid_number(uid: &mut Uid, with: Numbers) {

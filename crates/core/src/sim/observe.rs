@@ -48,7 +48,7 @@ impl World {
             }
             _ => Read::Unknown("no answer".to_owned()),
         };
-        self.remember(members.known().is_some(), &hearsay, &statuses);
+        self.remember(members.known().is_some(), &hearsay, &statuses, &pods);
         let mut observation = self.assemble(&pods, &claims, live);
         let agreed = cluster.filter(|_| !hearsay.is_empty()).and_then(|id| self.clusters.get(&id));
         observation.agreed = agreed.map(|cluster| Version::new(3, cluster.agreed, 0));
@@ -89,6 +89,7 @@ impl World {
             hash_checks: self.memory.hash_checks.clone(),
             rolled: self.memory.rolled,
             heard: self.memory.heard.clone(),
+            answered: self.memory.answered.clone(),
             listed_since: self.memory.listed_since,
             // Whether status is written now or later depends on it, and nothing else.
             last_listed: Moment(0),
@@ -178,14 +179,26 @@ impl World {
         if cluster.members.iter().any(tells) { cluster.members.clone() } else { Vec::new() }
     }
 
-    fn remember(&mut self, listed: bool, hearsay: &[Member], statuses: &BTreeMap<Name, Read<Status>>) {
+    fn remember(
+        &mut self,
+        listed: bool,
+        hearsay: &[Member],
+        statuses: &BTreeMap<Name, Read<Status>>,
+        pods: &BTreeMap<Name, SimPod>,
+    ) {
         let now = self.now;
         self.memory.listed_since = listed.then(|| self.memory.listed_since.unwrap_or(now));
         for member in hearsay {
             self.memory.heard.entry(member.name.clone()).or_insert(now);
         }
-        for name in statuses.iter().filter(|(_, status)| status.known().is_some()).map(|(name, _)| name) {
+        for (name, status) in statuses.iter().filter_map(|(name, status)| Some((name, status.known()?))) {
             self.memory.heard.insert(name.clone(), now);
+            let Some(pod) = pods.get(name) else { continue };
+            if status.version == pod.version {
+                self.memory.answered.insert(pod.uid.clone());
+            } else {
+                self.memory.answered.remove(&pod.uid);
+            }
         }
         let mut answers = statuses.values().filter_map(Read::known).peekable();
         let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());

@@ -46,6 +46,7 @@ pub struct World {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Memory {
     pub heard: BTreeMap<Name, Moment>,
+    pub answered: BTreeSet<Uid>,
     pub listed_since: Option<Moment>,
     pub leaderless_since: Option<Moment>,
     pub nodes: BTreeMap<Name, Name>,

@@ -76,7 +76,7 @@ impl Hands<'_> {
             let step = name(&action.step);
             let member = member(&action.step);
             let outcome = self.step(&action.step).await;
-            self.context.metrics.stepped(step, &outcome);
+            self.context.metrics.stepped(rule, step, &outcome);
             match outcome {
                 Ok(Outcome::Done) => {
                     die_after(step);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::EtcdCluster;
-use domain::{Backups, HashCheck, Moment, Name, Read, Rolled, Status, Uid};
+use domain::{Action, Backups, HashCheck, Knobs, Moment, Name, Plan, Read, Rolled, Status, Uid};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::Mutex;
@@ -22,7 +22,9 @@ pub struct Memory {
     pub alarms: Alarms,
     /// When each member last answered, or was first looked for.
     pub heard: BTreeMap<Name, Moment>,
-    /// Since when the member list could be read.
+    /// Pods whose member answered, last on the version that the pod asks for.
+    pub answered: BTreeSet<Uid>,
+    /// Since when the member list could be read, but for a moment.
     pub listed_since: Option<Moment>,
     /// When it was last read, or first asked for.
     pub last_listed: Option<Moment>,
@@ -40,6 +42,8 @@ pub struct Memory {
     /// Something failed or came out otherwise than planned: ask the API server before planning again.
     pub distrust: bool,
     pub refused: Refused,
+    /// What was last done, and why.
+    pub done: (String, Vec<Action>),
     /// When status was last written.
     pub reported: Option<Instant>,
 }
@@ -60,10 +64,12 @@ impl Memory {
         &mut self,
         listed: bool,
         statuses: &BTreeMap<Name, Read<Status>>,
+        pods: &[domain::Pod],
         known: &BTreeSet<Name>,
         now: Moment,
     ) {
-        self.listed_since = listed.then(|| self.listed_since.unwrap_or(now));
+        let lately = self.last_listed.is_some_and(|last| now.since(last) < Knobs::default().moment());
+        self.listed_since = self.listed_since.filter(|_| listed || lately).or(listed.then_some(now));
         self.last_listed = self.last_listed.filter(|_| !listed).or(Some(now));
         self.heard.retain(|name, _| known.contains(name));
         self.nodes.retain(|name, _| known.contains(name));
@@ -75,9 +81,26 @@ impl Memory {
                 self.heard.entry(name.clone()).or_insert(now);
             }
         }
+        self.answered.retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        for pod in pods {
+            match statuses.get(&pod.name).and_then(Read::known) {
+                Some(status) if status.version == pod.version => drop(self.answered.insert(pod.uid.clone())),
+                Some(_) => drop(self.answered.remove(&pod.uid)),
+                None => {}
+            }
+        }
         let mut answers = statuses.values().filter_map(Read::known).peekable();
         let leaderless = answers.peek().is_some() && answers.all(|status| status.leader.is_none());
         self.leaderless_since = leaderless.then(|| self.leaderless_since.unwrap_or(now));
+    }
+
+    /// Takes note of a plan that was carried out, and tells whether the last one was the very same: then it does not help,
+    /// and done at once again it would never end.
+    pub fn did_before(&mut self, plan: &Plan) -> bool {
+        let done = (plan.why.clone(), plan.actions.clone());
+        let same = !done.1.is_empty() && self.done == done;
+        self.done = done;
+        same
     }
 }
 
@@ -117,19 +140,47 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::silent;
+    use domain::{Rule, Step};
+
+    #[test]
+    fn what_did_not_help_is_not_done_at_once_again() {
+        let mut memory = Memory::default();
+        let mut again = |why: &str, steps: &[Step]| {
+            let actions = steps.iter().cloned().map(Action::from).collect();
+            let plan = Plan {
+                rule: Rule::Serve,
+                why: why.into(),
+                actions,
+                wake_after: None,
+                report: silent(),
+                passing: false,
+            };
+            memory.did_before(&plan)
+        };
+        let service = [Step::EnsureClientService];
+        assert!(!again("", &service), "it is the first time");
+        assert!(again("", &service));
+        assert!(!again("", &[]) && !again("", &[]), "to wait is no step");
+        assert!(!again("", &service));
+        assert!(!again("9 to come", &service) && !again("8 to come", &service), "it gets on");
+    }
 
     #[test]
     fn a_quorum_that_is_back_is_a_new_one() {
         let (mut memory, known) = (Memory::default(), BTreeSet::from([Name::from("a")]));
-        let mut since = |listed, second| {
-            memory.hear(listed, &BTreeMap::new(), &known, Moment(second));
+        let second = |second: u64| Moment(second * 1000);
+        let mut since = |listed, now| {
+            memory.hear(listed, &BTreeMap::new(), &[], &known, second(now));
             (memory.listed_since, memory.last_listed, memory.heard[&Name::from("a")])
         };
-        let (first, at) = (Moment(1), |second| Some(Moment(second)));
+        let (first, at) = (second(1), |now| Some(second(now)));
         assert_eq!(since(false, 1), (None, at(1), first), "it was asked for");
         assert_eq!(since(true, 2), (at(2), at(2), first));
         assert_eq!(since(true, 3), (at(2), at(3), first));
-        assert_eq!(since(false, 4), (None, at(3), first));
-        assert_eq!(since(true, 5), (at(5), at(5), first), "when it was heard is another matter");
+        assert_eq!(since(false, 8), (at(2), at(3), first));
+        assert_eq!(since(true, 9), (at(2), at(9), first), "it was away for a moment");
+        assert_eq!(since(false, 15), (None, at(9), first));
+        assert_eq!(since(true, 16), (at(16), at(16), first), "when it was heard is another matter");
     }
 }

@@ -19,6 +19,7 @@ struct OfCluster {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfStep {
+    rule: &'static str,
     step: &'static str,
     outcome: &'static str,
 }
@@ -61,7 +62,7 @@ impl Metrics {
         }
         registry.register(
             "steps",
-            "Steps taken, by kind and outcome: done, wait (etcd asks to), stale (look again), or the reason of the failure",
+            "Steps taken, by rule, kind and outcome: done, wait (etcd asks to), stale (look again), or the reason of the failure",
             metrics.steps.clone(),
         );
         metrics
@@ -85,14 +86,14 @@ impl Metrics {
         self.clusters.iter().for_each(Family::clear);
     }
 
-    pub fn stepped(&self, step: &'static str, outcome: &Result<Outcome, ApplyError>) {
+    pub fn stepped(&self, rule: &'static str, step: &'static str, outcome: &Result<Outcome, ApplyError>) {
         let outcome = match outcome {
             Ok(Outcome::Done) => "done",
             Ok(Outcome::Wait(_)) => "wait",
             Ok(Outcome::Stale(_)) => "stale",
             Err(error) => error.reason(),
         };
-        self.steps.get_or_create(&OfStep { step, outcome }).inc();
+        self.steps.get_or_create(&OfStep { rule, step, outcome }).inc();
     }
 }
 
@@ -142,7 +143,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             metrics.report(&key(name), &ready());
         }
-        metrics.stepped("CreateMember", &Ok(Outcome::Done));
+        metrics.stepped("Scale", "CreateMember", &Ok(Outcome::Done));
         let told = |cluster: &str| {
             let label = format!("cluster=\"{cluster}\"");
             text(&registry).unwrap().lines().filter(|line| line.contains(&label)).count()
@@ -155,6 +156,9 @@ mod tests {
         assert_eq!(["a", "b", "c"].map(told), [0, 0, 0]);
         // What was counted stays counted.
         let shown = text(&registry).unwrap();
-        assert!(shown.contains(r#"op_steps_total{step="CreateMember",outcome="done"} 1"#), "{shown}");
+        assert!(
+            shown.contains(r#"op_steps_total{rule="Scale",step="CreateMember",outcome="done"} 1"#),
+            "{shown}"
+        );
     }
 }

@@ -45,7 +45,7 @@ impl Nodes {
             }
             Err(error) => {
                 warn!(node = %name, %error, "the node could not be read");
-                NodeState::Unknown
+                NodeState::Unread
             }
         };
         self.lock().states.insert(name.clone(), (Instant::now(), state));

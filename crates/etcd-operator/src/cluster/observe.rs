@@ -8,7 +8,7 @@ use api::names::{self, Zone};
 use api::v1beta2::RestoreStage;
 use api::{EtcdCluster, labels};
 use domain::{Moment, Name, Node, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
-use k8s_openapi::api::core::v1::{self, Service};
+use k8s_openapi::api::core::v1::{self, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
@@ -115,7 +115,7 @@ pub async fn observe(
     let listed = members.known().unwrap_or(&hearsay);
     let known: BTreeSet<Name> =
         pods.iter().map(|pod| &pod.name).chain(listed.iter().map(|member| &member.name)).cloned().collect();
-    memory.hear(members.known().is_some(), &statuses, &known, now);
+    memory.hear(members.known().is_some(), &statuses, &pods, &known, now);
     for pod in &mut pods {
         if let Some(node) = &mut pod.node {
             memory.nodes.insert(pod.name.clone(), node.name.clone());
@@ -158,6 +158,7 @@ pub async fn observe(
         hash_checks: memory.hash_checks.clone(),
         rolled: memory.rolled,
         heard: memory.heard.clone(),
+        answered: memory.answered.clone(),
         listed_since: memory.listed_since,
         last_listed: memory.last_listed.unwrap_or(now),
         leaderless_since: memory.leaderless_since,
@@ -286,18 +287,20 @@ fn services(context: &Context, owner: &Owner, memory: &mut Memory) -> Vec<Arc<Se
     memory.own.services.over(cached).0
 }
 
-/// Whether a Service is there and does what it is for; what else others put into it is theirs.
+/// Whether a Service is there and does what it is for; what else others put into it is theirs, and survives our apply. One
+/// that waits on a finalizer cannot be had anew: the watch tells when it is gone.
 fn serves_as(service: &Service, wanted: &Service) -> bool {
-    let facts = |service: &Service| {
-        let spec = service.spec.as_ref()?;
-        let ports =
-            spec.ports.iter().flatten().map(|port| (port.name.clone(), port.port)).collect::<BTreeSet<_>>();
-        let headless = spec.cluster_ip.as_deref() == Some("None");
-        Some((spec.selector.clone(), ports, headless, spec.publish_not_ready_addresses.unwrap_or(false)))
+    let (Some(spec), Some(wants)) = (&service.spec, &wanted.spec) else { return false };
+    let ports = |spec: &ServiceSpec| -> BTreeSet<_> {
+        spec.ports.iter().flatten().map(|port| (port.name.clone(), port.port)).collect()
     };
+    let headless = |spec: &ServiceSpec| spec.cluster_ip.as_deref() == Some("None");
+    let publishes = |spec: &ServiceSpec| spec.publish_not_ready_addresses.unwrap_or(false);
     service.name_any() == wanted.name_any()
-        && service.metadata.deletion_timestamp.is_none()
-        && facts(service) == facts(wanted)
+        && spec.selector == wants.selector
+        && ports(wants).is_subset(&ports(spec))
+        && (headless(spec) || !headless(wants))
+        && (publishes(spec) || !publishes(wants))
 }
 
 fn budget(context: &Context, owner: &Owner, memory: &mut Memory) -> Option<u32> {
@@ -349,6 +352,43 @@ mod tests {
     use super::*;
     use api::EtcdClusterStatus;
     use api::v1beta2::MembersStatus;
+    use k8s_openapi::api::core::v1::ServicePort;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use rstest::rstest;
+
+    fn spec(service: &mut Service) -> &mut ServiceSpec {
+        service.spec.as_mut().unwrap()
+    }
+
+    #[rstest]
+    #[case::as_made(|_: &mut Service| {}, true)]
+    #[case::a_port_more(|s: &mut Service| {
+        let port = ServicePort { name: Some("metrics".into()), port: 9979, ..ServicePort::default() };
+        spec(s).ports.as_mut().unwrap().push(port);
+    }, true)]
+    #[case::a_port_less(|s: &mut Service| drop(spec(s).ports.as_mut().unwrap().pop()), false)]
+    #[case::publishes_what_is_not_ready(|s: &mut Service| spec(s).publish_not_ready_addresses = Some(true), true)]
+    #[case::waits_on_a_finalizer(|s: &mut Service| s.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::now())), true)]
+    #[case::leads_elsewhere(|s: &mut Service| spec(s).selector = None, false)]
+    #[case::of_another_name(|s: &mut Service| s.metadata.name = Some("other".into()), false)]
+    fn what_others_put_into_a_service_is_theirs(#[case] change: fn(&mut Service), #[case] serves: bool) {
+        let mut cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
+        cluster.metadata.namespace = Some("ns".into());
+        let wanted = resources::client_service(&Cluster::of(&cluster).unwrap());
+        let mut found = wanted.clone();
+        change(&mut found);
+        assert_eq!(serves_as(&found, &wanted), serves);
+    }
+
+    #[test]
+    fn members_find_each_other_before_they_are_ready() {
+        let cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
+        let wanted = resources::headless_service(&Cluster::of(&cluster).unwrap());
+        let mut found = wanted.clone();
+        assert!(serves_as(&found, &wanted));
+        spec(&mut found).publish_not_ready_addresses = None;
+        assert!(!serves_as(&found, &wanted));
+    }
 
     #[test]
     fn who_has_no_vote_is_not_remembered_as_a_voter() {

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use api::{annotations, labels};
-use domain::{Check, Failing, ImageCheck, Moment, Name, Node, NodeState, Pod, PodPhase, Uid, Version};
+use domain::{
+    Check, Failing, IMAGE_REASONS, ImageCheck, Moment, Name, Node, NodeState, Pod, PodPhase, Uid, Version,
+};
 use k8s_openapi::api::core::v1::{self, ContainerStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -13,15 +15,8 @@ use super::image::{is_updated, split_image};
 use super::members::Target;
 use super::watches::Claim;
 
-/// Why a container that waits will not start without somebody's help.
-const UNUSABLE: [&str; 6] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "CreateContainerError",
-    "RunContainerError",
-];
+/// Why else than for its image a container that waits will not start without somebody's help.
+const UNUSABLE: [&str; 3] = ["CreateContainerError", "CreateContainerConfigError", "RunContainerError"];
 
 /// What etcd does from 3.2 on where nobody sets it.
 const DEFAULT_SNAPSHOT_COUNT: u64 = 100_000;
@@ -118,7 +113,7 @@ fn outcome(pod: &v1::Pod) -> Check {
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {}
     }
     match waiting_state(pod) {
-        Some((reason, message)) if UNUSABLE.contains(&reason) => {
+        Some((reason, message)) if UNUSABLE.iter().chain(&IMAGE_REASONS).any(|one| *one == reason) => {
             Check::Failed(format!("{reason}: {message}"))
         }
         _ => Check::Running,
@@ -410,6 +405,11 @@ mod tests {
         json!({"phase": "Pending", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,
             "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]}),
         Check::Failed("ErrImagePull: not found".into())
+    )]
+    #[case(
+        json!({"phase": "Pending", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"waiting": {"reason": "ImageInspectError", "message": "broken"}}}]}),
+        Check::Failed("ImageInspectError: broken".into())
     )]
     #[case(
         json!({"phase": "Pending", "containerStatuses": [{"name": "etcd", "image": "", "imageID": "", "ready": false,

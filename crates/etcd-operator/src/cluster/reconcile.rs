@@ -105,7 +105,10 @@ async fn round(cluster: &Guarded, context: &Context) -> Result<Action, Reconcile
             context.publish(&cluster, event).await;
         }
     }
-    Ok(match outcome? {
+    let outcome = outcome?;
+    let in_vain = outcome == Outcome::Done && memory.did_before(&plan);
+    Ok(match outcome {
+        Outcome::Done if in_vain => Action::requeue(REST),
         Outcome::Done if !plan.actions.is_empty() => Action::requeue(Duration::ZERO),
         Outcome::Done => {
             let unsaid = due.filter(|wait| !wait.is_zero());

@@ -20,8 +20,9 @@ impl Refused {
     /// A step failed; only a refusal is worth remembering.
     pub fn note(&mut self, error: &ApplyError, member: Option<&str>) {
         let ApplyError::Kubernetes { step, source: kube::Error::Api(status) } = error else { return };
-        // Too slow and too many are no answers to what was asked.
-        if !(400..500).contains(&status.code) || [408, 429].contains(&status.code) {
+        // Too slow and too many are no answers to what was asked; a webhook that cannot be called is one for as long as that lasts.
+        let answers = (400..500).contains(&status.code) && ![408, 429].contains(&status.code);
+        if !answers && !status.message.contains("failed calling webhook") {
             return;
         }
         let member = member.unwrap_or_default().to_owned();
@@ -116,6 +117,17 @@ mod tests {
         assert_eq!(told(&refused, ""), first);
         refused.note(&error(422, "\"c-3\" is malformed"), Some("c-3"));
         assert!(told(&refused, "").reason.ends_with("\"c-3\" is malformed"));
+    }
+
+    #[test]
+    fn a_webhook_that_cannot_be_called_is_named() {
+        let mut refused = Refused::default();
+        refused.note(&error(500, "etcdserver: request timed out"), None);
+        assert!(told(&refused, "").conditions.is_empty());
+        let words =
+            "Internal error occurred: failed calling webhook \"deny.example.com\": connection refused";
+        refused.note(&error(500, words), Some("c-1"));
+        assert!(told(&refused, "").reason.ends_with(words));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::EtcdCluster;
 use api::names::MAX_CLUSTER_NAME;
-use api::v1beta2::RestoreRequest;
+use api::v1beta2::{REFUSED_ENV, RestoreRequest};
 use domain::{ClusterId, HopTable, Knobs, Spec, Storage};
 use kube::ResourceExt;
 
@@ -95,7 +95,11 @@ fn invalid(cluster: &EtcdCluster) -> Option<String> {
             "spec.pod.labels has {label}, which is the operator's own: choose another name"
         ));
     }
-    None
+    let mut env = cluster.spec.pod().etcd_env.iter();
+    env.find_map(|env| {
+        REFUSED_ENV.iter().find(|refused| refused.has(&env.name)).map(|refused| (env, refused))
+    })
+    .map(|(env, refused)| format!("spec.pod.etcdEnv has {}: {}", env.name, refused.message))
 }
 
 #[cfg(test)]
@@ -113,6 +117,10 @@ mod tests {
         .unwrap()
     }
 
+    fn env(name: &str) -> serde_json::Value {
+        json!({"size": 3, "pod": {"etcdEnv": [{"name": name, "value": "x"}]}})
+    }
+
     #[rstest]
     #[case("c", json!({"size": 3, "version": "3.5.16"}), None)]
     #[case("c", json!({"size": 0, "version": "3.5.16"}), Some("write 1 to 7"))]
@@ -120,6 +128,11 @@ mod tests {
     #[case(&"c".repeat(53), json!({"size": 3}), Some("at most 52"))]
     #[case("c", json!({"size": 3, "pod": {"labels": {"etcd_cluster": "x"}}}), Some("choose another name"))]
     #[case("c", json!({"size": 3, "pod": {"labels": {"team": "x"}}}), None)]
+    #[case("c", env("ETCD_QUOTA_BACKEND_BYTES"), None)]
+    #[case("c", env("ETCD_NAME"), Some("spec.pod.etcdEnv has ETCD_NAME: the operator sets"))]
+    #[case("c", env("ETCD_INITIAL_CLUSTER_TOKEN"), Some("the operator sets"))]
+    #[case("c", env("ETCD_FORCE_NEW_CLUSTER"), Some("can lose data"))]
+    #[case("c", env("ETCD_UNSAFE_NO_FSYNC"), Some("can lose data"))]
     fn what_the_schema_let_through_is_said(
         #[case] name: &str,
         #[case] spec: serde_json::Value,

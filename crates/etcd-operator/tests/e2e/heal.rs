@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use lab::kit::{TestNamespace, shared_lab};
 use nix::sys::signal::Signal;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, LIMIT, Load, Operator, Outcome, Victim, Who, client_address};
@@ -118,26 +119,38 @@ async fn replaced(cluster: &Cluster<'_>, name: &String) -> Outcome {
     if message.starts_with("The dead member ") { Ok(()) } else { Err(message.into()) }
 }
 
+const WITHOUT_VOLUME: [(Fault, Who, Fate); 7] = [
+    (Fault::Wipe, Who::Seed, Fate::Replaced),
+    (Fault::Kill, Who::Leader, Fate::Restarted(1)),
+    (Fault::Nap, Who::Leader, Fate::Restarted(0)),
+    (Fault::DeletePod, Who::Leader, Fate::Replaced),
+    (Fault::CorruptWal, Who::Leader, Fate::Replaced),
+    (Fault::Wipe, Who::Other, Fate::Replaced),
+    (Fault::Coma, Who::Leader, Fate::Replaced),
+];
+const OF_THE_BOOK: [(Fault, Who, Fate); 3] = [
+    (Fault::Wipe, Who::Seed, Fate::Replaced),
+    (Fault::Kill, Who::Leader, Fate::Restarted(1)),
+    (Fault::CorruptWal, Who::Other, Fate::Replaced),
+];
+
+#[rstest]
+#[case::new("3.6.16", &WITHOUT_VOLUME)]
+#[case::of_the_book("3.1.10", &OF_THE_BOOK)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_without_a_volume_is_lost_in_each_way() {
+async fn a_member_without_a_volume_is_lost_in_each_way(
+    #[case] version: &str,
+    #[case] cases: &[(Fault, Who, Fate)],
+) {
     let (lab, _turn) = shared_lab().await.unwrap();
     let test = TestNamespace::new(lab, "heal").await.unwrap();
     test.run(async |test| -> Outcome {
         let _operator = Operator::start(test)?;
-        let version = "3.6.16";
         let cluster = Cluster::create(test, "c", three(version)).await?;
         cluster.settled(3, version).await?;
         let load = cluster.traffic().await?;
-        for case in [
-            (Fault::Wipe, Who::Seed, Fate::Replaced),
-            (Fault::Kill, Who::Leader, Fate::Restarted(1)),
-            (Fault::Nap, Who::Leader, Fate::Restarted(0)),
-            (Fault::DeletePod, Who::Leader, Fate::Replaced),
-            (Fault::CorruptWal, Who::Leader, Fate::Replaced),
-            (Fault::Wipe, Who::Other, Fate::Replaced),
-            (Fault::Coma, Who::Leader, Fate::Replaced),
-        ] {
-            heals(&cluster, &load, version, case).await?;
+        for case in cases {
+            heals(&cluster, &load, version, *case).await?;
         }
         load.end_without_failure().await?;
         Ok(())

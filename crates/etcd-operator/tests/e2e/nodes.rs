@@ -145,7 +145,8 @@ async fn a_node_without_power_and_drains_of_each_in_turn() {
     let (lab, _turn) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "nodes").await.unwrap();
     test.run(async |test| -> Outcome {
-        let _operator = Operator::start(test)?;
+        // What becomes of a node it cannot know: pods and members alone decide.
+        let _operator = Operator::start_as_in_the_book(test).await?;
         let clusters = both(test).await?;
         let [empty, volumes] = &clusters;
         let loads = [empty.traffic().await?, volumes.traffic().await?];

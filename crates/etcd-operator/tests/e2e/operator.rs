@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use api::EtcdClusterStatus;
 use api::conditions::ConditionStatus;
 use domain::AlarmKind;
 use etcd::{Expect, Member};
@@ -202,7 +203,8 @@ async fn a_full_database_and_a_wish_for_tls_are_told() {
 
 async fn full_database(test: &TestNamespace<'_>) -> Outcome {
     let version = "3.5.16";
-    let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": "4194304"}]);
+    let quota: u64 = 4 << 20;
+    let env = json!([{"name": "ETCD_QUOTA_BACKEND_BYTES", "value": quota.to_string()}]);
     let cluster =
         Cluster::create(test, "full", json!({"size": 1, "version": version, "pod": {"etcdEnv": env}}))
             .await?;
@@ -210,6 +212,25 @@ async fn full_database(test: &TestNamespace<'_>) -> Outcome {
     let pod = cluster.pods().await?.pop().ok_or("there is no pod")?;
     let member = Member::connect(client_address(&pod)?, Expect::default())?;
     let mut written = 0;
+    let alarm = async |reason: &str| -> Outcome<String> {
+        let told = |status: &EtcdClusterStatus| {
+            status.conditions.iter().any(|c| c.type_ == "Alarm" && c.reason == reason)
+        };
+        cluster.says("to tell of the alarm", LIMIT, told).await?;
+        cluster.event(reason, LIMIT).await
+    };
+    let none = |status: &EtcdClusterStatus| !status.conditions.iter().any(|c| c.type_ == "Alarm");
+
+    let etcd = |error| lab::Error::other("etcd", error);
+    until("the database to be nearly full", LIMIT, async || {
+        member.put(format!("big/{written}"), vec![7_u8; 128 * 1024]).await.map_err(etcd)?;
+        written += 1;
+        let size = member.status().await.map_err(etcd)?.db_size;
+        Ok(if size * 10 >= quota * 8 { Ok(()) } else { Err(size) })
+    })
+    .await?;
+    alarm("QuotaNearlyUsed").await?;
+
     let refused = loop {
         match member.put(format!("big/{written}"), vec![7_u8; 256 * 1024]).await {
             Ok(_) if written < 100 => written += 1,
@@ -217,11 +238,7 @@ async fn full_database(test: &TestNamespace<'_>) -> Outcome {
         }
     };
     println!("refused after {written} writes: {refused:?}");
-    let full = |status: &api::v1beta2::EtcdClusterStatus| {
-        status.conditions.iter().any(|c| c.type_ == "Alarm" && c.reason == "NoSpace")
-    };
-    cluster.says("to tell of the alarm", LIMIT, full).await?;
-    let message = cluster.event("NoSpace", LIMIT).await?;
+    let message = alarm("NoSpace").await?;
     assert!(message.contains("ETCD_QUOTA_BACKEND_BYTES"), "{message}");
 
     // What the message asks a person to do.
@@ -233,9 +250,13 @@ async fn full_database(test: &TestNamespace<'_>) -> Outcome {
     for alarm in member.alarms().await?.into_iter().filter(|alarm| alarm.kind == AlarmKind::NoSpace) {
         member.disarm(alarm).await?;
     }
-    cluster
-        .says("to tell no more of it", LIMIT, |status| !status.conditions.iter().any(|c| c.type_ == "Alarm"))
-        .await?;
+    cluster.says("to tell no more of it", LIMIT, none).await?;
+
+    let corrupt = domain::Alarm { member: member.status().await?.identity.member, kind: AlarmKind::Corrupt };
+    member.raise(corrupt).await?;
+    alarm("Corrupt").await?;
+    member.disarm(corrupt).await?;
+    cluster.says("to tell no more of it", LIMIT, none).await?;
     cluster.settled(1, version).await.map(drop)
 }
 

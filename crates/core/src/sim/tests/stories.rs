@@ -144,15 +144,24 @@ fn a_changed_template_is_rolled_out(
 }
 
 #[rstest]
-fn a_bad_template_is_set_back(#[values("3.3.12", "3.5.16", "3.6.16")] version: &str) {
+fn a_bad_template_is_set_back(
+    #[values("3.3.12", "3.5.16", "3.6.16")] version: &str,
+    #[values(false, true)] operator_restarts: bool,
+) {
     for storage in STORAGES {
         let mut world = grown(3, version, storage);
+        let members = |world: &World| -> Vec<Name> { world.claims.keys().cloned().collect() };
+        let before = members(&world);
         world.bad_templates.insert("bad".to_owned());
         world.spec.template = "bad".to_owned();
-        for _ in 0..300 {
+        for round in 0..300 {
+            if operator_restarts && round == 100 {
+                world.strike(Fault::OperatorCrash);
+            }
             calm_round(&mut world);
             world.tick();
         }
+        assert_eq!(members(&world), before, "a volume was given up for what the template did");
         let good = world.pods.values().filter(|pod| pod.template == "t0").count();
         assert!(good >= 2, "only {good} members were left alone");
         world.spec.template = "t0".to_owned();

@@ -8,7 +8,7 @@ use domain::{Name, Peer, Uid, Version};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::PartialObjectMetaExt;
+use kube::core::{PartialObjectMetaExt, Status};
 use kube::{Api, Resource, ResourceExt};
 use resources::{Bootstrap, Cluster};
 use serde::{Serialize, de::DeserializeOwned};
@@ -133,8 +133,8 @@ impl Hands<'_> {
     async fn try_pod(&self, pod: &Pod) -> Result<(), kube::Error> {
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         match self.api::<Pod>().create(&dry, pod).await {
-            // Some admission webhook cannot be tried: it will say what it has to say.
-            Err(kube::Error::Api(status)) if status.code == 400 => Ok(()),
+            // It will say what it has to say.
+            Err(kube::Error::Api(status)) if cannot_be_tried(&status) => Ok(()),
             tried => tried.map(drop),
         }
     }
@@ -203,7 +203,8 @@ impl Hands<'_> {
         uid: &Uid,
         version: Version,
     ) -> Result<Outcome, ApplyError> {
-        let patch = resources::image_patch(&self.build()?, uid.as_str(), &version.to_string());
+        let seen = self.seen.resource_versions.get(uid).map(String::as_str);
+        let patch = resources::image_patch(&self.build()?, uid.as_str(), seen, &version.to_string());
         let outcome = self.patch_pod("PatchImage", name, &Patch::Strategic(patch)).await?;
         if outcome == Outcome::Done {
             self.memory.patched.insert(uid.clone(), self.now);
@@ -332,6 +333,11 @@ impl Hands<'_> {
     }
 }
 
+/// Some admission webhook has side effects; one that denies may do so with the same code.
+fn cannot_be_tried(status: &Status) -> bool {
+    status.code == 400 && status.message.contains("does not support dry run")
+}
+
 fn by_us() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
@@ -343,4 +349,19 @@ pub(super) fn uuid() -> String {
     let hex = format!("{:032x}", time | version);
     let part = |range: std::ops::Range<usize>| &hex[range];
     [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::has_side_effects(400, "admission webhook \"w.example.com\" does not support dry run", true)]
+    #[case::denies(400, "admission webhook \"w.example.com\" denied the request: no", false)]
+    #[case::refuses(403, "exceeded quota", false)]
+    fn what_is_denied_was_tried(#[case] code: u16, #[case] words: &str, #[case] untried: bool) {
+        let status = Status { code, message: words.into(), ..Status::default() };
+        assert_eq!(cannot_be_tried(&status), untried);
+    }
 }
