@@ -46,7 +46,7 @@ scenarios: ## Run every scenario of both operators on the lab, the long ones and
 	LAB_TEST_NAME=scenarios RUST_BACKTRACE=0 hack/with-labs.sh cargo test -p etcd-operator -p nginx-operator --tests --no-fail-fast -- --test-threads=2
 
 .PHONY: chaos
-chaos: ## Troubles of every kind on the lab while clients write: SECONDS=300 SEED=… (root)
+chaos: ## Troubles of every kind on the lab while clients write: SECONDS=300 SEED=…, or several by commas, which share the time (root)
 	cargo build --workspace --bins
 	LAB_TEST_NAME=chaos CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),CHAOS_SEED=$(SEED)) hack/with-labs.sh cargo test --workspace --test e2e -- --nocapture chaos::
 
@@ -60,6 +60,11 @@ fmt:
 .PHONY: clippy
 clippy:
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+# Every target compiles, also those that are built for long alone. Nothing is linked, so that libFuzzer need not be there.
+.PHONY: fuzz-check
+fuzz-check:
+	CUSTOM_LIBFUZZER_PATH=/dev/null cargo check -q --manifest-path fuzz/Cargo.toml --locked --features kubernetes --bins
 
 .PHONY: deny
 deny:

@@ -2,16 +2,19 @@
 # Removes what the demo made: its lab, or its objects in the namespace "default" of the cluster that KUBECONFIG= names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ -z "${KUBECONFIG:-}" ]; then
+name=${NAME:-demo} lab=target/debug/lab
+# A KUBECONFIG that is the lab's own, as in `lab shell`, means the lab.
+if [ -z "${KUBECONFIG:-}" ] || [ "$KUBECONFIG" -ef "$($lab kubeconfig --name "$name" 2>/dev/null)" ]; then
   # Always the whole workspace: a part of it would be built anew with other features.
   cargo build -q --workspace --bins
-  exec target/debug/lab down --name "${NAME:-demo}"
+  exec $lab down --name "$name"
 fi
 . hack/demo-objects.sh
+reachable
 begun=$(found "$mark")
-lab="A lab of the demo's own is removed by: env -u KUBECONFIG make clean-demo"
+hint="A lab of the demo's own is removed by: env -u KUBECONFIG ${NAME:+NAME=$NAME }make clean-demo"
 if [ -z "$begun" ]; then
-  printf 'No demo was begun in the cluster that KUBECONFIG names: nothing is removed there.\n%s\n' "$lab"
+  printf 'No demo was begun in the cluster that KUBECONFIG names: nothing is removed there.\n%s\n' "$hint"
   exit
 fi
 before=$(kubectl -n default get "$mark" -o jsonpath='{.data.kinds}')
@@ -43,4 +46,4 @@ done
 [[ $kept == *etcd.database* ]] || gone clusterrole/etcd-operator:view clusterrole/etcd-operator:edit
 gone -n default "$mark"
 [ -z "$kept" ] || printf '\nKept, for they are not the demo'"'"'s alone:\n%s' "$kept"
-printf '\nWhat it saved stays in its store. %s\n' "$lab"
+printf '\nWhat it saved stays in its store. %s\n' "$hint"

@@ -13,3 +13,10 @@ others=(deployment/client deployment/nginx-operator deployment/etcd-operator sec
 # found KIND/NAME…: those that are in "default", whatever namespace your kubeconfig is at.
 found() { kubectl -n default get --ignore-not-found -o name "$@"; }
 served() { kubectl get crd --ignore-not-found -o name "$@"; }
+
+# reachable: whether there is a kubectl, and a cluster for it.
+reachable() {
+  local instead="or leave KUBECONFIG out for a lab"
+  command -v kubectl >/dev/null || { echo "There is no kubectl on PATH: install it, $instead." >&2; return 1; }
+  kubectl version >/dev/null || { echo "kubectl reaches no cluster: correct KUBECONFIG, $instead." >&2; return 1; }
+}

@@ -59,7 +59,7 @@ if [ -z "$own" ]; then
 fi
 [ -z "${NGINX_IMAGE:-}" ] || NGINX=yes
 refuse() { printf '%s\n' "$@" >&2; exit 1; }
-kubectl version >/dev/null || refuse "kubectl reaches no cluster: correct KUBECONFIG, or leave it out for a lab"
+reachable
 begun=$(found "$mark")
 [ -z "$begun" ] || refuse "A demo was begun here before; first remove it: $clean"
 before=$(served "${kinds[@]}" | tr '\n' ' ')
@@ -69,6 +69,11 @@ for instance in "${instances[@]}"; do
 done
 [ -z "${already// /}" ] || refuse "The demo makes objects of these names, and they are in the namespace \"default\" already:" "$already" \
   "They are not the demo's: remove them yourself, or leave KUBECONFIG out for a lab."
+# One for all namespaces would look after the demo's objects, too.
+everywhere=$(kubectl get deployments --all-namespaces -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}{"\n"}{end}' |
+  awk '/etcd-operator/ && /-cluster-wide/ && !/-cluster-wide=false/ {print $1}')
+[ -z "$everywhere" ] || refuse "An operator for all namespaces is there already, and would act beside the demo's own:" "$everywhere" \
+  "Follow docs/tutorial.md without its first step, or leave KUBECONFIG out for a lab."
 namespace=$(kubectl config view --minify -o jsonpath='{.contexts[0].context.namespace}')
 [ "${namespace:-default}" = default ] || refuse "The demo is for the namespace \"default\", and your kubeconfig is at \"$namespace\":" \
   "kubectl config set-context --current --namespace=default"
@@ -100,8 +105,9 @@ while IFS= read -r line <&3; do
 done 3<docs/tutorial.md
 
 say "Done in $((SECONDS - started)) s. Through scaling, a lost member and an upgrade the client saw: $seen"
+shell=
+[ -n "$own" ] || shell="$lab shell --name $name"
 echo "Look around:"
-[ -n "$own" ] || echo "  export KUBECONFIG=$KUBECONFIG
-  $lab shell --name $name        a shell with kubectl and etcdctl"
-echo "  kubectl logs -f deploy/client
-  $clean   removes all of it"
+[ -n "$own" ] || echo "  $shell   # a shell with kubectl and etcdctl"
+echo "  ${shell:+$shell -- }kubectl logs -f deploy/client
+  $clean   # removes all of it"

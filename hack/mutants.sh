@@ -4,6 +4,8 @@
 # picks others), `mutants.sh NAME…` takes those.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/need.sh
+need patch patch
 scratch=$PWD/target/mutants/tree build=$PWD/target/mutants/build
 mapfile -t names < <(basename -s .patch -a crates/model/mutants/*.patch)
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then

@@ -2,12 +2,20 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Write every file that is made where it belongs in the repository
+#[derive(Debug, Parser)]
+struct Cli {
+    /// The root of the repository, such as .
+    root: PathBuf,
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = std::env::args().nth(1).ok_or("name the root of the repository, such as .")?;
-    let root = Path::new(&root);
-    for (path, text) in manifests::files(root)? {
+    let Cli { root } = Cli::parse();
+    for (path, text) in manifests::files(&root)? {
         let path = root.join(path);
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {
             continue;
@@ -19,4 +27,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", path.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_no_folder() {
+        for arguments in [&["manifests", "--help"][..], &["manifests", "--halp"], &["manifests"]] {
+            assert!(Cli::try_parse_from(arguments).is_err(), "{arguments:?}");
+        }
+    }
 }

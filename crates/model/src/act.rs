@@ -46,6 +46,11 @@ impl Act {
         !matches!(self, Self::Pass | Self::Reconcile | Self::RivalActs)
     }
 
+    /// A death of the operator after each of the steps that it would take here.
+    pub fn crashes(world: &World) -> impl Iterator<Item = Self> + use<> {
+        (0..=steps(world)).map(Self::Crash)
+    }
+
     /// Lets it happen. `None` if it means nothing here.
     pub fn happen(self, world: &mut World, rival: &mut Option<Intent>) -> Option<Option<Round>> {
         let mut glitch = Glitch::default();
@@ -57,9 +62,7 @@ impl Act {
             }
             Self::Reconcile => {}
             Self::Crash(after) => {
-                // Dying after the last step is dying before the report; beyond that there is nothing to die after.
-                let steps = world.clone().intend(&glitch).plan.actions.len();
-                crash = Some(after).filter(|after| *after <= steps);
+                crash = Some(after).filter(|after| *after <= steps(world));
                 crash?;
             }
             Self::NoList => glitch.no_members = true,
@@ -117,6 +120,11 @@ impl Act {
             _ => {}
         }
     }
+}
+
+/// Dying after the last one is dying before the report; beyond that there is nothing to die after.
+fn steps(world: &World) -> usize {
+    world.clone().intend(&Glitch::default()).plan.actions.len()
 }
 
 /// One tick.

@@ -19,6 +19,7 @@ pub struct Question {
     pub world: World,
     /// How many troubles there may be in all.
     pub troubles: u8,
+    /// Which; the operator may die after any of its steps besides.
     pub menu: Vec<Act>,
 }
 
@@ -110,6 +111,7 @@ impl Model for Checked {
         }
         if state.troubles > 0 {
             actions.extend(&self.question.menu);
+            actions.extend(Act::crashes(&state.world()));
         }
     }
 

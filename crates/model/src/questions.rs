@@ -101,7 +101,7 @@ fn troubles_of(size: usize, storage: Storage) -> impl Iterator<Item = Act> {
     let kinds: [fn(usize) -> Fault; 6] =
         [Fault::DeletePod, Fault::FailPod, Fault::KillProcess, Fault::Wipe, Fault::Corrupt, Fault::Pause];
     let claims = if storage == Storage::Persistent { size } else { 0 };
-    let operator = (0..4).map(Act::Crash).chain([Act::NoList, Act::Stale, Act::RivalPlans]);
+    let operator = [Act::NoList, Act::Stale, Act::RivalPlans];
     kinds
         .into_iter()
         .flat_map(strikes)

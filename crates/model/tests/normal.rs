@@ -20,7 +20,8 @@ proptest! {
         for pick in picks {
             // Everyday life has to go on between troubles.
             let everyday = [model::Act::Reconcile, model::Act::Pass];
-            let act = *pick.get(&[&everyday.repeat(question.menu.len())[..], &question.menu].concat());
+            let troubles: Vec<_> = question.menu.iter().copied().chain(model::Act::crashes(&raw)).collect();
+            let act = *pick.get(&[&everyday.repeat(troubles.len())[..], &troubles].concat());
             // Nodes that are alike change places in it, so that their number is another's.
             let of_a_node = format!("{act:?}").contains("Node");
             if act == model::Act::RivalPlans || of_a_node {

@@ -59,9 +59,11 @@ impl World {
         }
     }
 
-    /// All faults end: nodes return, processes go on, images can be pulled.
+    /// All faults end: nodes return, processes go on, images can be pulled. Nodes that are gone stay away while another is
+    /// left.
     pub fn calm(&mut self) {
-        for state in self.nodes.values_mut() {
+        let none_left = self.nodes.values().all(|state| *state == NodeState::Gone);
+        for state in self.nodes.values_mut().filter(|state| none_left || **state != NodeState::Gone) {
             *state = NodeState::Ready;
         }
         for pod in self.pods.values_mut() {

@@ -1,7 +1,7 @@
 //! Trouble of every kind, in an order that a seed decides, while a crowd of clients writes, reads, compares and swaps,
 //! watches and holds a lease: nothing that was acknowledged is lost, every answer fits one order of events, and the
 //! cluster is whole in the end. What the user asks for is not waited for: the next trouble meets it under way.
-//! `CHAOS_SECONDS` and `CHAOS_SEED` say how long and which; alone on the lab.
+//! `CHAOS_SECONDS` and `CHAOS_SEED` say how long and which, `1,2` these two for half of the time each; alone on the lab.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -105,8 +105,9 @@ fn on_volumes(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+/// One seed, or several by commas.
+fn seeds(text: &str) -> Vec<u64> {
+    text.split(',').map(|seed| seed.trim().parse().unwrap()).collect()
 }
 
 fn node(number: usize) -> String {
@@ -294,12 +295,25 @@ fn the_same_seed_gives_the_same_troubles() {
     assert_ne!(first, schedule(8).take(50).collect::<Vec<_>>());
 }
 
+#[test]
+fn seeds_come_one_by_one_or_several() {
+    assert_eq!(seeds("7"), [7]);
+    assert_eq!(seeds("1,2"), [1, 2]);
+    assert_eq!(seeds("1,2").into_iter().map(on_volumes).collect::<Vec<_>>(), [false, true]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_nothing_acknowledged_is_lost() {
-    let seed = number("CHAOS_SEED", rand::random::<u32>().into());
-    let seconds = number("CHAOS_SECONDS", 60);
-    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
+    let seeds = match std::env::var("CHAOS_SEED") {
+        Ok(text) => seeds(&text),
+        Err(_) => vec![u64::from(rand::random::<u32>())],
+    };
+    let seconds: u64 = std::env::var("CHAOS_SECONDS").map_or(60, |text| text.parse().unwrap());
+    let seconds = seconds / seeds.len() as u64;
     let (lab, _turn) = lab_alone().await.unwrap();
-    let test = TestNamespace::new(lab, "chaos").await.unwrap();
-    test.run(async |test| trouble(test, lab, seed, seconds).await).await.unwrap();
+    for seed in seeds {
+        println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
+        let test = TestNamespace::new(lab, "chaos").await.unwrap();
+        test.run(async |test| trouble(test, lab, seed, seconds).await).await.unwrap();
+    }
 }

@@ -70,7 +70,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<bool>().prop_map(Act::Retain),
         1 => any::<bool>().prop_map(Act::Paused),
         2 => any::<bool>().prop_map(Act::Named),
-        4 => (0usize..4).prop_map(Act::Crash),
+        4 => (0usize..7).prop_map(Act::Crash),
         4 => (any::<bool>(), prop::option::of(0usize..7), any::<bool>())
             .prop_map(|(no_members, whom, stale)| Act::Deaf { no_members, whom, stale }),
         3 => (prop::sample::select(&VERSIONS[..]), prop::bool::weighted(0.3))
