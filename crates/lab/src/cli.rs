@@ -168,6 +168,9 @@ enum NodeAction {
 }
 
 pub async fn run(cli: Cli) -> Result<()> {
+    if matches!(cli.command, Verb::Load { .. } | Verb::Node { .. } | Verb::Publish { .. }) {
+        lab::need_root()?;
+    }
     match cli.command {
         Verb::Up(up) => bring_up(up).await,
         Verb::Down { which } => {

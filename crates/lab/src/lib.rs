@@ -31,6 +31,7 @@ pub use faults::Slow;
 use images::{Images, Reference};
 use layout::Layout;
 pub use net::within;
+pub use preflight::root as need_root;
 use programs::{Programs, default_cache};
 pub use up::Options;
 

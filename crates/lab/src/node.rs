@@ -6,8 +6,9 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::cgroup;
@@ -22,6 +23,8 @@ use crate::wait::until;
 
 /// Where kube-proxy tells that it is well, on its node's own loopback.
 pub const PROXY_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
+/// How long containers may take to end when their node is stopped.
+const GRACE: Duration = Duration::from_secs(10);
 pub const PAUSE_IMAGE: &str = "docker.io/lab/pause:1";
 
 /// The kernel's view of /run, logs and what kubelet and CNI keep at fixed places is private to the node and gone after a
@@ -200,14 +203,18 @@ impl<'a> Node<'a> {
         cgroup::remove(&self.cgroup())
     }
 
-    /// Kubelet first, so that it does not restart what containerd ends; then containers get their grace.
+    /// Kubelet first, so that it does not restart what ends; then containers get their grace, all at the same time.
     pub fn stop(&self) -> Result<()> {
         let all = processes(self.lab);
         all.end(&self.component(Agent::Kubelet), Duration::from_secs(10))?;
-        for pid in cgroup::pids(&self.cgroup()) {
-            if let Some(process) = Process::of_pid(pid, &[]) {
-                process.signal(nix::sys::signal::Signal::SIGTERM)?;
-            }
+        let pids = cgroup::pids(&self.cgroup()).into_iter();
+        let running: Vec<Process> = pids.filter_map(|pid| Process::of_pid(pid, &[])).collect();
+        for process in &running {
+            process.signal(Signal::SIGTERM)?;
+        }
+        let end = Instant::now() + GRACE;
+        for process in &running {
+            process.wait_gone(end.saturating_duration_since(Instant::now()));
         }
         all.end(&self.component(Agent::Containerd), Duration::from_secs(5))?;
         self.kill()

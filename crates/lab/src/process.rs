@@ -1,8 +1,10 @@
 //! Long-lived processes of a lab: started so that they outlive us, known by pid and start time, ended by pid.
 
 use std::fs;
+use std::io::Write as _;
+use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
@@ -51,27 +53,28 @@ impl Process {
     pub fn end(&self, grace: Duration) -> Result<()> {
         if !grace.is_zero() {
             self.signal(Signal::SIGTERM)?;
-            if wait_gone(self, grace) {
+            if self.wait_gone(grace) {
                 return Ok(());
             }
         }
         self.signal(Signal::SIGKILL)?;
-        if wait_gone(self, Duration::from_secs(10)) {
+        if self.wait_gone(Duration::from_secs(10)) {
             return Ok(());
         }
         Err(Error::other(format!("process {}", self.pid), "still there 10 s after SIGKILL"))
     }
-}
 
-fn wait_gone(process: &Process, limit: Duration) -> bool {
-    let end = Instant::now() + limit;
-    while process.is_alive() {
-        if Instant::now() > end {
-            return false;
+    /// Whether it has ended within the limit.
+    pub fn wait_gone(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while self.is_alive() {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        std::thread::sleep(Duration::from_millis(10));
+        true
     }
-    true
 }
 
 /// Field 22 of /proc/PID/stat; a zombie counts as gone.
@@ -114,6 +117,7 @@ impl Processes {
             .flatten()
             .flatten()
             .map(|e| e.file_name().to_string_lossy().into_owned())
+            .filter(|name| !name.starts_with('.'))
             .collect();
         names.sort();
         names
@@ -131,12 +135,19 @@ impl Processes {
         fs::create_dir_all(&self.pids).at(&self.pids)?;
         fs::create_dir_all(&self.logs).at(&self.logs)?;
         let log = self.log(name);
-        let pid = spawn_detached(&[inside, argv].concat(), &log)?;
+        let (pid, mut begin) = spawn_detached(inside, argv, &log)?;
         let pid = if forks { only_child(pid, name, &log)? } else { pid };
         let process = Process::of_pid(pid, argv).ok_or_else(|| died(name, &log))?;
-        let file = self.pids.join(name);
-        fs::write(&file, serde_json::to_vec(&process).map_err(|e| Error::other(name, e))?).at(&file)?;
+        self.record(name, &process)?;
+        // Whoever is gone by now has said why in its log, and `check` tells.
+        let _ = begin.write_all(b"begin\n");
         Ok(process)
+    }
+
+    fn record(&self, name: &str, process: &Process) -> Result<()> {
+        let (new, file) = (self.pids.join(format!(".{name}")), self.pids.join(name));
+        fs::write(&new, serde_json::to_vec(process).map_err(|e| Error::other(name, e))?).at(&new)?;
+        fs::rename(&new, &file).at(&file)
     }
 
     pub fn end(&self, name: &str, grace: Duration) -> Result<()> {
@@ -158,19 +169,30 @@ fn died(name: &str, log: &Path) -> Error {
     Error::Died { what: name.to_owned(), log: log.to_owned(), tail: tail(log, 12) }
 }
 
-/// The shell in between ends at once, so that the process is nobody's child and never our zombie.
-fn spawn_detached(argv: &[String], log: &Path) -> Result<i32> {
-    let output = Command::new("setsid")
-        .args(["sh", "-c", r#"log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!"#, "sh"])
+/// Waits for a word, and ends without one.
+const GATE: &str = r#"read -r begin && exec "$@" </dev/null"#;
+
+/// The shell in between ends at once, so that the process is nobody's child and never our zombie. `argv` begins only when a line
+/// is written to the pipe: if we are killed before its pid is on record, it never does.
+fn spawn_detached(inside: &[String], argv: &[String], log: &Path) -> Result<(i32, ChildStdin)> {
+    let mut shell = Command::new("setsid")
+        .args(["sh", "-c", r#"exec 3<&0; log=$1; shift; "$@" <&3 3<&- >>"$log" 2>&1 & echo $!"#, "sh"])
         .arg(log)
+        .args(inside)
+        .args(["sh", "-c", GATE, "sh"])
         .args(argv)
-        .stdin(Stdio::null())
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .at("setsid")?;
-    String::from_utf8_lossy(&output.stdout)
+    let no_pid = |why: &str| Error::Command { command: argv.join(" "), message: format!("no pid: {why}") };
+    let begin = shell.stdin.take().ok_or_else(|| no_pid("no pipe"))?;
+    let output = shell.wait_with_output().at("setsid")?;
+    let pid = String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
-        .map_err(|e| Error::Command { command: argv.join(" "), message: format!("no pid: {e}") })
+        .map_err(|e: ParseIntError| no_pid(&e.to_string()))?;
+    Ok((pid, begin))
 }
 
 fn only_child(parent: i32, name: &str, log: &Path) -> Result<i32> {
@@ -198,7 +220,6 @@ pub fn run(argv: &[&str]) -> Result<String> {
 }
 
 pub fn run_with_input(argv: &[&str], input: &str) -> Result<String> {
-    use std::io::Write;
     let failed = |message: String| Error::Command { command: argv.join(" "), message };
     let mut child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
@@ -242,6 +263,30 @@ mod tests {
         assert!(second.age().unwrap() < Duration::from_mins(1));
         all.end("a", Duration::from_secs(1)).unwrap();
         assert!(!second.is_alive() && all.names().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_on_record_never_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, made) = (dir.path().join("log"), dir.path().join("made"));
+        let touch = argv(&["touch", made.to_str().unwrap()]);
+        let ended = |pid| {
+            let end = Instant::now() + Duration::from_secs(10);
+            while started_ticks(pid).is_some() {
+                assert!(Instant::now() < end, "it is still there");
+                std::thread::yield_now();
+            }
+        };
+        let (pid, begin) = spawn_detached(&[], &touch, &log).unwrap();
+        assert!(started_ticks(pid).is_some(), "it waits");
+        // As when we are killed.
+        drop(begin);
+        ended(pid);
+        assert!(!made.exists());
+        let (pid, mut begin) = spawn_detached(&[], &touch, &log).unwrap();
+        begin.write_all(b"begin\n").unwrap();
+        ended(pid);
+        assert!(made.exists());
     }
 
     #[test]

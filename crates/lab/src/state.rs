@@ -1,7 +1,7 @@
 //! Which labs exist, and who may change one: a folder and a lock for each.
 
 use std::fs::{self, File, TryLockError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,7 +59,9 @@ impl Lock {
     pub fn remove(self) {
         // Whoever waits for the file sees that it is gone, and makes a new one.
         let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(locks().join(".number"));
+        if let Ok(_numbering) = lock(&numbering()) {
+            let _ = fs::remove_file(numbering());
+        }
         let _ = fs::remove_dir(locks());
         let _ = fs::remove_dir(state_root());
     }
@@ -69,13 +71,36 @@ fn locks() -> PathBuf {
     state_root().join(".locks")
 }
 
+/// Held while a new lab gets its number.
+fn numbering() -> PathBuf {
+    locks().join(".number")
+}
+
 fn lock_path(name: &str) -> PathBuf {
     locks().join(name)
 }
 
 fn open(path: &Path) -> Result<File> {
-    fs::create_dir_all(locks()).at(locks())?;
-    File::options().read(true).write(true).create(true).truncate(false).open(path).at(path)
+    let folder = path.parent().unwrap_or(path);
+    loop {
+        fs::create_dir_all(folder).at(folder)?;
+        match File::options().read(true).write(true).create(true).truncate(false).open(path) {
+            // The last lab of the machine has just taken the folder along.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => return other.at(path),
+        }
+    }
+}
+
+/// Waits until the file of this name is ours. Only who has it may remove it.
+fn lock(path: &Path) -> Result<File> {
+    loop {
+        let file = open(path)?;
+        file.lock().at(path)?;
+        if is_still(&file, path) {
+            return Ok(file);
+        }
+    }
 }
 
 /// A lock on a file that was removed meanwhile locks nothing.
@@ -90,7 +115,7 @@ pub fn load(name: &str) -> Result<Option<Layout>> {
         Ok(bytes) => {
             serde_json::from_slice(&bytes).map(Some).map_err(|e| Error::other(path.display().to_string(), e))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { path, source }),
     }
 }
@@ -140,8 +165,7 @@ pub fn load_or_create(wanted: &Wanted) -> Result<Layout> {
             wanted.name, stray[0]
         )));
     }
-    let numbering = open(&locks().join(".number"))?;
-    numbering.lock().at(locks())?;
+    let _numbering = lock(&numbering())?;
     let taken: Vec<u8> = all()?.iter().map(|l| l.number).collect();
     let layout = Layout {
         name: wanted.name.clone(),
@@ -160,4 +184,34 @@ fn save(layout: &Layout) -> Result<()> {
     let bytes = serde_json::to_vec_pretty(layout).map_err(|e| Error::other("lab.json", e))?;
     fs::write(&new, bytes).at(&new)?;
     fs::rename(&new, &path).at(&path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_taken_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("locks/.number");
+        let first = lock(&path).unwrap();
+        let waiting = format!(":{} ", first.metadata().unwrap().ino());
+        let waiting = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("->") && line.contains(&waiting))
+        };
+        let second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| lock(&path).unwrap());
+            let end = Instant::now() + Duration::from_secs(10);
+            while !waiting() {
+                assert!(Instant::now() < end, "nobody waits");
+                std::thread::yield_now();
+            }
+            fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            drop(first);
+            second.join().unwrap()
+        });
+        assert!(is_still(&second, &path));
+        assert!(File::open(&path).unwrap().try_lock().is_err(), "it is ours alone");
+    }
 }

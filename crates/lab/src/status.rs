@@ -1,6 +1,7 @@
 //! How a lab is: every component with its process and its health.
 
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::{Api, ListParams};
@@ -41,9 +42,14 @@ impl Health {
 }
 
 pub async fn status(lab: &Layout) -> Result<Vec<Row>> {
+    let api = api_answers(lab).await;
+    let answers = |component: Control| match component {
+        Control::ApiServer => api,
+        other => other.answers(lab),
+    };
     let mut rows: Vec<Row> =
-        Control::of(lab).into_iter().map(|c| row(lab, c.name(), "control", || c.answers(lab))).collect();
-    let ready = ready_nodes(lab).await;
+        Control::of(lab).into_iter().map(|c| row(lab, c.name(), "control", || answers(c))).collect();
+    let ready = if api { ready_nodes(lab).await } else { vec![] };
     for node in Node::all(lab) {
         let name = node.name();
         for agent in Agent::ALL {
@@ -74,16 +80,19 @@ fn row(lab: &Layout, component: &str, node: &str, answers: impl FnOnce() -> bool
     }
 }
 
+/// A server that is paused still takes connections.
+async fn api_answers(lab: &Layout) -> bool {
+    let asked = async { up::readyz(&up::client(lab).await?).await };
+    matches!(tokio::time::timeout(Duration::from_secs(2), asked).await, Ok(Ok(_)))
+}
+
 /// Without an API server no node counts as Ready: that is what a user of the cluster would see.
 async fn ready_nodes(lab: &Layout) -> Vec<String> {
-    if !lab.is_full() || !Control::ApiServer.answers(lab) {
-        return vec![];
-    }
     let list = async {
         let api: Api<KubeNode> = Api::all(up::client(lab).await?);
         Ok::<_, crate::error::Error>(api.list(&ListParams::default()).await?.items)
     };
-    let nodes = tokio::time::timeout(std::time::Duration::from_secs(5), list).await;
+    let nodes = tokio::time::timeout(Duration::from_secs(5), list).await;
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
     nodes.iter().filter(|n| up::is_ready(n)).filter_map(|n| n.metadata.name.clone()).collect()
 }

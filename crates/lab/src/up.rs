@@ -1,5 +1,6 @@
 //! From nothing to a cluster that answers; run again, it repairs only what is missing.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::control::{CONTROL_ETCD, Control, processes};
-use crate::error::{Error, Result};
+use crate::error::{At as _, Error, Result};
 use crate::images::{Images, Recipe};
 use crate::layout::Layout;
 use crate::node::Node;
@@ -89,6 +90,8 @@ pub async fn up(options: &Options) -> Result<Lab> {
     let cache = default_cache()?;
     preflight::check(&options.name, options.nodes, &cache)?;
     let steps = Steps { started: Instant::now(), quiet: options.quiet };
+    packages::ensure()?;
+    preflight::network()?;
     let lock = Lock::of_lab(&options.name)?;
     let wanted = Wanted {
         name: options.name.clone(),
@@ -104,9 +107,6 @@ pub async fn up(options: &Options) -> Result<Lab> {
 
 async fn bring_up(lab: &Lab, options: &Options, cache: &Path, steps: &Steps) -> Result<()> {
     let Lab { layout, programs } = lab;
-    steps.say("Debian packages");
-    packages::ensure()?;
-    preflight::network()?;
     steps.say("programs");
     programs.ensure(&options.programs())?;
     steps.say("certificates and network");
@@ -144,7 +144,9 @@ fn publish_images(lab: &Layout, options: &Options, cache: &Path, programs: &Prog
     images.publish(&all, &lab.registry_store())?;
     let pause = lab.pause_archive();
     if !pause.exists() {
-        images.export(&Recipe::Pause.image(programs)?, &pause)?;
+        let new = pause.with_extension("new");
+        images.export(&Recipe::Pause.image(programs)?, &new)?;
+        fs::rename(&new, &pause).at(&pause)?;
     }
     Ok(pause)
 }
@@ -161,8 +163,7 @@ async fn start_control(lab: &Layout, programs: &Programs, steps: &Steps) -> Resu
         for component in [Control::Etcd, Control::ApiServer] {
             processes(lab).check(component.name())?;
         }
-        let request = http::Request::get("/readyz").body(vec![]).map_err(|e| Error::other("/readyz", e))?;
-        Ok(client.request_text(request).await)
+        Ok(readyz(&client).await)
     })
     .await?;
     for component in Control::of(lab) {
@@ -177,6 +178,12 @@ async fn start_control(lab: &Layout, programs: &Programs, steps: &Steps) -> Resu
     }
     steps.say("the API server answers");
     Ok(client)
+}
+
+/// What the API server says when it is asked whether it is ready.
+pub async fn readyz(client: &Client) -> Result<String> {
+    let request = http::Request::get("/readyz").body(vec![]).map_err(|e| Error::other("/readyz", e))?;
+    Ok(client.request_text(request).await?)
 }
 
 async fn prepare_nodes(lab: &Layout, programs: &Programs, pause: &Path) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A lab is a real cluster: pods pull, talk, keep data, and nothing gets out. On the shared lab.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -11,6 +12,9 @@ use lab::images::{Images, Recipe};
 use lab::kit::{TestNamespace, gone, shared_lab, wait_for, wait_for_all};
 use lab::programs::Programs;
 use lab::wait::until;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -33,26 +37,56 @@ async fn exec(test: &TestNamespace<'_>, pod: &str, command: &str) -> lab::Result
     test.kubectl(&["exec", pod, "--", "sh", "-c", command]).await
 }
 
-/// Where a machine that is no part of any lab answers, in a namespace of the test's own: the host reaches it.
-const OUTSIDE: &str = "198.51.100.2:80";
+/// Where a machine that is no part of any lab answers, in a namespace of the test's own: the host reaches it, and it has a way
+/// back to everybody.
+const OUTSIDE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2)), 80);
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 struct Outside {
     netns: String,
-    _listens: std::net::TcpListener,
+    /// Who was let in.
+    visitors: UnboundedReceiver<IpAddr>,
 }
 
 impl Outside {
     fn new() -> Result<Self, Box<dyn std::error::Error>> {
         let (netns, link) = (format!("outside{}", std::process::id()), format!("out{}", std::process::id()));
         ip(&format!("netns add {netns}"))?;
+        let (tell, visitors) = unbounded_channel();
+        let outside = Self { netns: netns.clone(), visitors };
         ip(&format!("link add {link} type veth peer name eth0 netns {netns}"))?;
-        ip(&format!("addr add 198.51.100.1/30 dev {link}"))?;
+        ip(&format!("addr add {HOST}/30 dev {link}"))?;
         ip(&format!("link set {link} up"))?;
-        ip(&format!("-n {netns} addr add 198.51.100.2/30 dev eth0"))?;
+        ip(&format!("-n {netns} addr add {}/30 dev eth0", OUTSIDE.ip()))?;
         ip(&format!("-n {netns} link set eth0 up"))?;
-        let listens = lab::within(&netns, || std::net::TcpListener::bind(OUTSIDE))??;
-        Ok(Self { netns, _listens: listens })
+        ip(&format!("-n {netns} route add default via {HOST}"))?;
+        let listener = lab::within(&netns, || std::net::TcpListener::bind(OUTSIDE))??;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        tokio::spawn(async move {
+            while let Ok((mut visitor, from)) = listener.accept().await {
+                if tell.send(from.ip()).is_err() || answer(&mut visitor).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(outside)
     }
+}
+
+async fn answer(visitor: &mut TcpStream) -> std::io::Result<()> {
+    let _request = visitor.read(&mut [0; 1024]).await?;
+    visitor.write_all(b"HTTP/1.0 200 OK\r\n\r\noutside").await?;
+    visitor.shutdown().await
+}
+
+/// What the machine outside says to somebody on the host.
+async fn asked_from_the_host() -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(OUTSIDE).await?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 fn ip(words: &str) -> std::io::Result<()> {
@@ -93,11 +127,20 @@ async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
             exec(test, "one", &format!("timeout 5 wget -O- {} 2>&1 || true", lab.layout.s3_url())).await?;
         assert!(s3.contains("403"), "{s3}");
 
-        let outside = Outside::new()?;
-        std::net::TcpStream::connect(OUTSIDE)?;
+        let mut outside = Outside::new()?;
+        let answer = asked_from_the_host().await?;
+        assert!(answer.ends_with("outside"), "{answer}");
         let tried = format!("timeout 3 wget -qO- http://{OUTSIDE} 2>&1 || echo unreachable");
-        let tried = exec(test, "one", &tried).await?;
-        assert!(tried.contains("unreachable"), "{tried}");
+        for pod in ["one", "two"] {
+            let tried = exec(test, pod, &tried).await?;
+            assert!(tried.contains("unreachable"), "{pod}: {tried}");
+        }
+        let limit = Duration::from_secs(3);
+        let from_node =
+            lab::within(&lab.layout.node_netns(1), || std::net::TcpStream::connect_timeout(&OUTSIDE, limit))?;
+        assert!(from_node.is_err(), "a node reaches it");
+        let visitors: Vec<IpAddr> = std::iter::from_fn(|| outside.visitors.try_recv().ok()).collect();
+        assert_eq!(visitors, [HOST], "nobody but the host");
         drop(outside);
         let node_routes =
             std::process::Command::new("ip").args(["-n", &lab.layout.node_netns(1), "route"]).output()?;
@@ -106,6 +149,41 @@ async fn pods_reach_each_other_a_service_by_name_s3_and_nothing_outside() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn a_test_that_fails_says_where_what_was_there_is() {
+    let (lab, _turn) = shared_lab().await.unwrap();
+    let test = TestNamespace::new(lab, "bundle").await.unwrap();
+    let folder = lab::kit::bundle_root().join(&test.name);
+    let failed = test.run(async |test| {
+        test.kubectl(&[
+            "run",
+            "talks",
+            "--image=busybox:1.28.0-glibc",
+            "--",
+            "sh",
+            "-c",
+            "echo said; sleep 600",
+        ])
+        .await?;
+        wait_for(&test.api::<Pod>(), "talks", LIMIT, "to be Ready", ready).await?;
+        Err::<(), _>(lab::Error::usage("as it shall"))
+    });
+    let message = failed.await.unwrap_err();
+    assert!(message.starts_with("as it shall"), "{message}");
+    assert!(message.contains(&folder.display().to_string()), "{message}");
+    for (file, says) in [
+        ("pods.json", "\"talks\""),
+        ("events.txt", "talks  Scheduled"),
+        ("talks.talks.log", "said"),
+        ("lab-apiserver.log", ".go:"),
+        ("lab-node1-kubelet.log", ".go:"),
+    ] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| error.to_string());
+        assert!(text.contains(says), "{file}: {text}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]

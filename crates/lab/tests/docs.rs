@@ -200,7 +200,11 @@ fn an_operator_of_your_own_is_a_crate() {
     ));
     types(&steps.join("\n"));
     let metadata = types("cargo metadata --offline --no-deps --format-version 1");
-    assert!(metadata.contains("\"name\":\"my-operator\""), "{metadata}");
+    // What is typed next runs the example, and later the program.
+    for name in ["my-operator", "my-files"] {
+        assert!(metadata.contains(&format!("\"name\":\"{name}\"")), "{name}: {metadata}");
+    }
+    assert!(copy.path().join("example/my/v1alpha1/instance.yaml").exists());
     let left =
         types("grep -rniE 'nginx[-_]?operator' crates/my-operator crates/api/src/my example/my || true");
     assert!(left.is_empty(), "{left}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
 use lab::kit::{TestNamespace, lab_alone, wait_for};
+use lab::status::Health;
 use lab::wait::until;
 use lab::{Lab, Slow};
 use nix::sys::signal::Signal;
@@ -82,6 +83,28 @@ async fn a_killed_nodes_pods_come_back_after_its_start() {
                 .await?;
         assert_eq!(restarts(&back), 1);
         Ok::<_, lab::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn containers_of_a_node_that_is_stopped_end_in_good_order() {
+    let (lab, _turn) = lab_alone().await.unwrap();
+    let test = TestNamespace::new(lab, "stop").await.unwrap();
+    test.run(async |test| {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: tidy}, spec: {nodeName: node3, terminationGracePeriodSeconds: 0, \
+                   volumes: [{name: d, emptyDir: {}}], containers: [{name: c, image: 'busybox:1.28.0-glibc', \
+                   volumeMounts: [{name: d, mountPath: /d}], \
+                   command: [sh, -c, 'trap \"sleep 2; touch /d/tidy; exit\" TERM; while :; do sleep 1; done']}]}}";
+        test.kubectl_with_input(&["apply", "-f", "-"], pod).await?;
+        let tidy = wait_for(&test.api(), "tidy", LIMIT, "to be Ready", ready).await?;
+        let file = lab.volume_dir(&tidy, "d")?.join("tidy");
+        assert!(!file.exists());
+        lab.stop_node("node3")?;
+        assert!(file.exists(), "it had no time for {}", file.display());
+        lab.start_node("node3").await?;
+        lab.node_ready("node3", LIMIT).await
     })
     .await
     .unwrap();
@@ -197,8 +220,13 @@ async fn the_api_server_and_a_kubelet_come_back_after_a_restart_and_a_pause() {
     };
     lab.pause_api_server().unwrap();
     let paused = answers(lab).await;
+    let rows = lab::status::status(&lab.layout).await;
     lab.resume_api_server().unwrap();
     assert!(!paused.unwrap());
+    let rows = rows.unwrap();
+    let of = |component: &str| rows.iter().find(|row| row.component == component).map(|row| row.health);
+    assert_eq!(of("apiserver"), Some(Health::Unhealthy), "it takes connections, and says nothing");
+    assert_eq!(of("etcd"), Some(Health::Healthy));
     lab.restart_api_server().unwrap();
     until("the API server", LIMIT, async || Ok(answers(lab).await?.then_some(()).ok_or("silent")))
         .await

@@ -75,25 +75,35 @@ fn traces(name: &str) -> BTreeSet<String> {
     found
 }
 
+/// Brings a lab of two nodes up, and kills that after so many milliseconds.
+fn up_and_kill(up: &[&str], milliseconds: u64) {
+    let mut up = Command::new(env!("CARGO_BIN_EXE_lab")).args(up).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_millis(milliseconds);
+    while Instant::now() < end && up.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    up.kill().unwrap();
+    up.wait().unwrap();
+}
+
 #[test]
-fn a_kill_in_the_middle_of_up_leaves_nothing_after_down() {
+fn a_kill_in_the_middle_of_up_leaves_nothing_after_down_and_another_up_goes_on() {
     let name = &named("killed");
     let _down = Down(name);
+    let up = ["up", "--name", name, "--nodes", "2", "--etcd", "3.5.16"];
     for milliseconds in [50, 400, 1500, 4000] {
-        let mut up = Command::new(env!("CARGO_BIN_EXE_lab"))
-            .args(["up", "--name", name, "--nodes", "2", "--etcd", "3.5.16"])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let end = Instant::now() + Duration::from_millis(milliseconds);
-        while Instant::now() < end && up.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
-        up.kill().unwrap();
-        up.wait().unwrap();
+        up_and_kill(&up, milliseconds);
         succeed(&["down", "--name", name]);
         assert_eq!(traces(name), BTreeSet::new(), "killed after {milliseconds} ms");
     }
+    for milliseconds in [100, 200, 400, 800, 1600, 3200] {
+        up_and_kill(&up, milliseconds);
+    }
+    succeed(&up);
+    let rows = succeed(&["status", "--name", name]);
+    assert!(rows.contains("node2-kubelet") && !rows.contains("stopped"), "{rows}");
+    succeed(&["down", "--name", name]);
+    assert_eq!(traces(name), BTreeSet::new(), "killed again and again");
 }
 
 fn kill(pid: i64) {
@@ -188,13 +198,21 @@ fn only_root_may_and_a_full_disk_is_named() {
     let open = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     let copy = open.path().join("lab");
     fs::copy(env!("CARGO_BIN_EXE_lab"), &copy).unwrap();
-    let nobody = Command::new("setpriv")
-        .args(["--reuid=65534", "--clear-groups", copy.to_str().unwrap(), "up", "--name", &named("nobody")])
-        .env("HOME", open.path())
-        .output()
-        .unwrap();
-    assert_eq!(nobody.status.code(), Some(2), "{}", text(&nobody));
-    assert!(text(&nobody).contains("run it as root"), "{}", text(&nobody));
+    let name = named("nobody");
+    for arguments in
+        [&["up"][..], &["down"], &["node", "kill", "node1"], &["load", "x.tar"], &["publish", "x"]]
+    {
+        let nobody = Command::new("setpriv")
+            .args(["--reuid=65534", "--clear-groups", copy.to_str().unwrap()])
+            .args(arguments)
+            .args(["--name", &name])
+            .env("HOME", open.path())
+            .output()
+            .unwrap();
+        assert_eq!(nobody.status.code(), Some(2), "{arguments:?}: {}", text(&nobody));
+        assert!(text(&nobody).contains("run it as root"), "{arguments:?}: {}", text(&nobody));
+        assert_eq!(text(&nobody).lines().count(), 1, "{arguments:?}: {}", text(&nobody));
+    }
 
     let small = Command::new("unshare")
         .args([
@@ -231,5 +249,14 @@ fn a_missing_kernel_feature_is_named() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
     assert!(text(&refused).contains("this kernel lacks overlay"), "{}", text(&refused));
+    // Nothing can be tried without programs: no network, and no module that would bring it.
+    let refused = Command::new(env!("CARGO_BIN_EXE_lab"))
+        .args(["up", "--api-only", "--name", name])
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("this kernel lacks"), "{}", text(&refused));
     assert_eq!(traces(name), BTreeSet::new());
+    assert!(!succeed(&["list"]).contains(name.as_str()), "nothing was begun");
 }

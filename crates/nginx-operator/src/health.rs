@@ -52,7 +52,10 @@ fn operand(
         return verdict(Status::True, reason::SCALED_TO_ZERO, "no replicas are asked for");
     }
     let count = format!("{available} of {wanted} replicas answer");
-    if let Some((reason, why)) = failing(pods).or_else(|| refused(status)) {
+    // An evicted pod stays beside the one that took its place.
+    let counts = |pod: &&&Pod| available < wanted || !ended(pod);
+    let pods: Vec<&Pod> = pods.iter().filter(counts).copied().collect();
+    if let Some((reason, why)) = failing(&pods).or_else(|| refused(status)) {
         return verdict(Status::False, reason, format!("{count}; {why}"));
     }
     match rollout {
@@ -118,6 +121,12 @@ fn failing(pods: &[&Pod]) -> Option<(&'static str, String)> {
     let (name, reason, why) = failing.into_iter().next()?;
     let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
     Some((reason, format!("pod {name}: {why}{more}")))
+}
+
+/// Kubernetes never starts it again.
+fn ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 fn pod_failure(pod: &Pod) -> Option<(&'static str, String)> {
@@ -304,6 +313,26 @@ mod tests {
         assert_eq!(health.operand.status, Status::False);
         assert_eq!(health.operand.reason, reason);
         assert_eq!(health.operand.message, format!("3 of 3 replicas answer; pod web-b: {why} (and 1 more)"));
+    }
+
+    #[test]
+    fn an_evicted_pod_counts_until_another_answers_in_its_place() {
+        let evicted = pod(
+            "web-a",
+            json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on memory.",
+            "containerStatuses": [{
+                "name": "nginx", "image": "nginx", "imageID": "", "ready": false, "restartCount": 3,
+                "state": { "terminated": { "exitCode": 137, "reason": "Error" } },
+            }] }),
+        );
+        let health = assess(3, Some(&done(3)), &[&evicted]);
+        assert_eq!(
+            (health.operand.status, health.operand.reason),
+            (Status::True, reason::ALL_REPLICAS_ANSWER)
+        );
+        let health = assess(3, Some(&done(2)), &[&evicted]);
+        assert_eq!(health.operand.status, Status::False);
+        assert!(health.operand.message.starts_with("2 of 3 replicas answer; pod web-a: "), "{health:?}");
     }
 
     #[test]

@@ -198,13 +198,14 @@ impl Operator {
 
     /// Again and again the loop, for the newest version that is served.
     async fn reconcile(&self, client: &Client, over: &CancellationToken) {
-        let Settings { scope, newest, pod_name, .. } = &self.settings;
+        let Settings { scope, newest, home, pod_name, .. } = &self.settings;
         let recorder = Recorder::new(self.client.clone(), pod_name.clone(), self.metrics.clone());
         while !over.is_cancelled() {
             let may = until_ok(PATIENT, over, "the check of rights", || {
                 rights::require(&self.client, &NEEDS, scope.namespace())
             });
-            let found = until_ok(PATIENT, over, "looking for the CRD", || served(&self.client, *newest));
+            let found =
+                until_ok(PATIENT, over, "looking for the CRD", || served(&self.client, *newest, home));
             let (Some(()), Some(version)) = (may.await, found.await) else { break };
             info!(%version, "working with this version of the API");
             self.tell_start(&recorder, version).await;

@@ -41,15 +41,15 @@ impl Scope {
 pub enum SourceError {
     #[error(
         "CRD {CRD_NAME} is not installed, and the operator does not install it itself; \
-         run `nginx-operator manifests --crd | kubectl apply -f -`"
+         run `nginx-operator manifests --crd --api-version={newest} --namespace={home} | kubectl apply -f -`"
     )]
-    NoCrd,
+    NoCrd { newest: Version, home: String },
     #[error("cannot ask the API server which versions of {KIND} it serves: {0}")]
     Unknown(#[source] kube::Error),
 }
 
-/// The newest version up to `newest` that the API server serves.
-pub async fn served(client: &Client, newest: Version) -> Result<Version, SourceError> {
+/// The newest version up to `newest` that the API server serves; `home` is where the operator runs.
+pub async fn served(client: &Client, newest: Version, home: &str) -> Result<Version, SourceError> {
     for version in Version::ALL.into_iter().rev().filter(|version| *version <= newest) {
         match client.list_api_group_resources(&version.api_version()).await {
             Ok(list) if list.resources.iter().any(|resource| resource.name == PLURAL) => return Ok(version),
@@ -58,7 +58,7 @@ pub async fn served(client: &Client, newest: Version) -> Result<Version, SourceE
             Err(error) => return Err(SourceError::Unknown(error)),
         }
     }
-    Err(SourceError::NoCrd)
+    Err(SourceError::NoCrd { newest, home: home.to_owned() })
 }
 
 /// The resource in one version, for requests that need no types.
@@ -165,6 +165,16 @@ mod tests {
         let mut there: Vec<_> = instances.state().iter().map(|instance| instance.name_any()).collect();
         there.sort();
         (there, news)
+    }
+
+    /// The CRD of another version or namespace would be one that this operator cannot work with.
+    #[test]
+    fn the_advice_for_a_missing_crd_is_the_one_for_this_operator() {
+        let advice = |newest, home: &str| SourceError::NoCrd { newest, home: home.to_owned() }.to_string();
+        let first = advice(Version::V1alpha1, "default");
+        assert!(first.contains("--crd --api-version=v1alpha1 --namespace=default |"), "{first}");
+        let second = advice(Version::V1alpha2, "team-a");
+        assert!(second.contains("--crd --api-version=v1alpha2 --namespace=team-a |"), "{second}");
     }
 
     #[tokio::test]

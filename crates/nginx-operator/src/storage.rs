@@ -24,7 +24,8 @@ use crate::source::resource;
 pub const MIGRATION: &str = "nginx-operator-storage-version-migration";
 const MIGRATION_ASSET: &str = include_str!("../assets/v1alpha2/storage-version-migration.yaml");
 
-/// Annotation of the migration with the CRD's generation that it was made for: an older one may have run too early.
+/// Annotation of the migration with the CRD's UID and generation that it was made for: an older one may have run too early, and
+/// one for a CRD that is gone did nothing for this one.
 const FOR_GENERATION: &str = "operator.example.com/for-generation";
 
 const RETRY: Policy = Policy { first: Duration::from_secs(1), most: Duration::from_mins(1) };
@@ -158,7 +159,8 @@ async fn by_migrator(
 ) -> Result<(), StorageError> {
     let failed = |source| StorageError::Api { version, source };
     let api = migrations(client);
-    let generation = crd.metadata.generation.unwrap_or_default().to_string();
+    let generation =
+        format!("{}/{}", crd.uid().unwrap_or_default(), crd.metadata.generation.unwrap_or_default());
     let fits = |migration: &DynamicObject| migration.annotations().get(FOR_GENERATION) == Some(&generation);
     let found = api.get_opt(MIGRATION).await.map_err(failed)?;
     if found.as_ref().is_none_or(|found| !fits(found) || state(found).is_some_and(|state| state.is_err())) {

@@ -82,7 +82,8 @@ impl Loop {
     /// Runs until `stop`, or until the API server serves this version no more.
     pub async fn run(self, context: Context, stop: CancellationToken) {
         let Self { instances, controller, version, .. } = self;
-        let (announce, context) = (announce(instances.clone(), context.scope.clone()), Arc::new(context));
+        let announce = announce(instances.clone(), context.scope.clone(), version);
+        let context = Arc::new(context);
         let results = controller.graceful_shutdown_on(stop.clone().cancelled_owned()).run(
             reconcile,
             |_, never: &Infallible, _| -> Action { match *never {} },
@@ -116,18 +117,25 @@ impl Loop {
 }
 
 /// Says how to begin where there is nothing to do.
-async fn announce(instances: Store<NginxOperator>, scope: Scope) {
+async fn announce(instances: Store<NginxOperator>, scope: Scope, version: Version) {
     if instances.wait_until_ready().await.is_err() {
         return;
     }
     let namespace = scope.namespace().unwrap_or("any namespace");
     match instances.len() {
-        0 => info!(
-            namespace,
-            "there is no {KIND} yet; create one: kubectl apply -f example/nginx/instance.yaml"
-        ),
+        0 => info!(namespace, "there is no {KIND} yet; create one: {}", first(&scope, version)),
         count => info!(namespace, count, "looking after every {KIND}"),
     }
+}
+
+/// What makes an instance that this loop looks after.
+fn first(scope: &Scope, version: Version) -> String {
+    let folder = match version {
+        Version::V1alpha1 => "example/nginx/v1alpha1",
+        Version::V1alpha2 => "example/nginx",
+    };
+    let namespace = scope.namespace().map(|namespace| format!(" --namespace={namespace}"));
+    format!("kubectl apply -f {folder}/instance.yaml{}", namespace.unwrap_or_default())
 }
 
 /// Changes of what belongs to an operand. A list that was read anew is told apart: what is missing in it was deleted
@@ -175,4 +183,25 @@ fn namesake<K: ResourceExt>(object: K) -> Option<ObjectRef<NginxOperator>> {
 
 fn labelled(pod: Pod) -> Option<ObjectRef<NginxOperator>> {
     Some(ObjectRef::new(instance_of(&pod)?).within(&pod.namespace()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_instance_is_of_the_version_and_in_the_namespace_that_are_looked_after() {
+        let one = Scope::Namespace("team-a".to_owned());
+        for (scope, version, command) in [
+            (&one, Version::V1alpha1, "example/nginx/v1alpha1/instance.yaml --namespace=team-a"),
+            (&one, Version::V1alpha2, "example/nginx/instance.yaml --namespace=team-a"),
+            (&Scope::Everywhere, Version::V1alpha2, "example/nginx/instance.yaml"),
+        ] {
+            assert_eq!(first(scope, version), format!("kubectl apply -f {command}"));
+            let file = command.split(' ').next().unwrap();
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            let instance = std::fs::read_to_string(root.join(file)).unwrap();
+            assert!(instance.starts_with(&format!("apiVersion: {}\n", version.api_version())), "{file}");
+        }
+    }
 }

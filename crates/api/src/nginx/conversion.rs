@@ -184,5 +184,25 @@ mod tests {
             let object = new(Value::Array(ports));
             prop_assert_eq!(to(Version::V1alpha2, to(Version::V1alpha1, object.clone())), object);
         }
+
+        /// Its `port` may have been edited since the annotation was written.
+        #[test]
+        fn an_old_one_with_kept_ports_comes_back(
+            ports in prop::collection::vec(("[a-z]{1,15}", 1..=65535_i32), 1..5),
+            edited in prop::option::of(1..=65535_i32),
+        ) {
+            let port = edited.unwrap_or(ports[0].1);
+            let needed = ports.len() > 1 || ports[0].0 != DEFAULT_PORT_NAME;
+            let ports: Vec<Value> = ports.into_iter().map(|(name, port)| json!({ "name": name, "port": port })).collect();
+            let mut object = old(port);
+            object["metadata"]["annotations"][PORTS_ANNOTATION] = json!(Value::Array(ports).to_string());
+            let up = to(Version::V1alpha2, object.clone());
+            let back = to(Version::V1alpha1, up.clone());
+            prop_assert_eq!(&back["spec"], &object["spec"]);
+            prop_assert_eq!(to(Version::V1alpha2, back.clone()), up);
+            if edited.is_none() && needed {
+                prop_assert_eq!(back, object);
+            }
+        }
     }
 }

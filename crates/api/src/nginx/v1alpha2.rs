@@ -56,7 +56,7 @@ pub struct NginxOperatorSpec {
     #[x_kube(validation = Rule::new("self >= 0").message("replicas must be 0 or more, such as 1"))]
     pub replicas: i32,
 
-    /// Any text. A change of it replaces every pod, one after the other, and nothing else.
+    /// Any text of at most 1,024 characters. A change of it replaces every pod, one after the other, and nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub force_redeploy: Option<String>,

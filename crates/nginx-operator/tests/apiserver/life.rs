@@ -20,11 +20,11 @@ const SOON: Duration = Duration::from_secs(1);
 /// How long the operator at rest is listened to.
 const REST_OBSERVED: Duration = Duration::from_secs(10);
 
-async fn events(test: &TestNamespace<'_>, name: &str) -> Outcome<Vec<(String, String)>> {
+async fn events(test: &TestNamespace<'_>, kind: &str, name: &str) -> Outcome<Vec<(String, String)>> {
     let list = test.api::<Event>().list(&ListParams::default()).await?;
     let about = list.items.into_iter().filter(|event| {
         event.involved_object.name.as_deref() == Some(name)
-            && event.involved_object.kind.as_deref() == Some("NginxOperator")
+            && event.involved_object.kind.as_deref() == Some(kind)
     });
     Ok(about.map(|event| (event.type_.unwrap_or_default(), event.reason.unwrap_or_default())).collect())
 }
@@ -45,7 +45,9 @@ async fn is_made_reported_scaled_and_removed() {
         let status = healthy.status.clone().unwrap_or_default();
         assert_eq!((status.replicas, status.ready_replicas, status.image.as_str()), (1, 1, "nginx:latest"));
         web.says(OPERAND_READY, "True", reason::ALL_REPLICAS_ANSWER).await?;
-        let told = events(test, "instance").await?;
+        let started = events(test, "Pod", "nginx-operator-test").await?;
+        assert!(started.contains(&("Normal".into(), "Started".into())), "{started:?}");
+        let told = events(test, "NginxOperator", "instance").await?;
         for reason in [reason::CREATED, reason::ALL_REPLICAS_ANSWER, reason::ROLLED_OUT] {
             assert!(told.contains(&("Normal".into(), reason.into())), "{reason} is not in {told:?}");
         }
@@ -181,7 +183,7 @@ async fn what_is_not_ours_is_left_alone_and_named() {
         let refused = web.says(READY, "False", "NameTaken").await?;
         let message = condition(&refused, READY).map(|condition| condition.message.clone()).unwrap_or_default();
         assert!(message.contains("Service web exists") && message.contains("next try in"), "{message}");
-        assert!(events(test, "web").await?.contains(&("Warning".into(), "NameTaken".into())));
+        assert!(events(test, "NginxOperator", "web").await?.contains(&("Warning".into(), "NameTaken".into())));
         assert_eq!(services.get("web").await?.resource_version(), before.resource_version(), "untouched");
         services.delete("web", &DeleteParams::default()).await?;
         web.says(READY, "True", reason::RECONCILED).await?;

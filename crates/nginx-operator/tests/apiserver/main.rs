@@ -9,3 +9,4 @@ mod life;
 mod specs;
 mod storage;
 mod support;
+mod trust;

@@ -1,4 +1,4 @@
-//! What is stored moves to the new version where the cluster has no migrator of its own, whatever happens on the way.
+//! What is stored moves to the new version, with the cluster's migrator or without one, whatever happens on the way.
 
 use api::nginx::crd::{Stage, crd};
 use api::nginx::{CRD_NAME, Version};
@@ -29,7 +29,7 @@ async fn versions(test: &TestNamespace<'_>) -> Outcome<Vec<(String, Option<Strin
 
 /// Instances stored in v1alpha1, a CRD that stores v1alpha2, and a process that meets `fault` and is followed by another.
 /// Gives what was written.
-async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<Vec<Point>> {
+async fn moved(test: &TestNamespace<'_>, migrator: bool, fault: Fault) -> Outcome<Vec<Point>> {
     let crds: Api<CustomResourceDefinition> = Api::all(test.client.clone());
     remove_crd(&test.client).await?;
     install_crd(&test.client, Stage::First).await?;
@@ -49,7 +49,9 @@ async fn moved(test: &TestNamespace<'_>, fault: Fault) -> Outcome<Vec<Point>> {
     let before = versions(test).await?;
 
     let first = Line::new(fault.clone());
-    first.hide("/storagemigration.k8s.io/");
+    if !migrator {
+        first.hide("/storagemigration.k8s.io/");
+    }
     let second = first.successor();
     let stop = CancellationToken::new();
     let (client, successor) = (first.client(&test.client), second.client(&test.client));
@@ -86,7 +88,7 @@ async fn everything_is_stored_anew_without_a_migrator_and_after_a_crash_at_every
     let test = TestNamespace::new(lab, "storage").await.unwrap();
     let done = test
         .run(async |test| -> Outcome {
-            let writes = moved(test, Fault::None).await?;
+            let writes = moved(test, false, Fault::None).await?;
             assert_eq!(writes.len(), NAMES.len() + 1, "each instance, then the CRD's status");
             let (first, last) = (writes.first(), writes.last());
             for point in &writes {
@@ -98,10 +100,33 @@ async fn everything_is_stored_anew_without_a_migrator_and_after_a_crash_at_every
                         _ => false,
                     };
                     if chosen || faults::all() {
-                        moved(test, Fault::At(point.clone(), hit)).await?;
+                        moved(test, false, Fault::At(point.clone(), hit)).await?;
                     }
                 }
             }
+            Ok(())
+        })
+        .await;
+    alone.end(lab).await.unwrap();
+    done.unwrap();
+}
+
+/// The second life finds the migration of the first, which is for a CRD that is gone, and puts another in its place.
+#[tokio::test]
+async fn the_clusters_migrator_is_asked_anew_for_each_crd_and_after_a_crash() {
+    let (lab, alone) = lab_alone().await;
+    let test = TestNamespace::new(lab, "migrator").await.unwrap();
+    let done = test
+        .run(async |test| -> Outcome {
+            let migrations = |verb: &str, writes: &[Point]| {
+                let kind = format!("{verb} storageversionmigrations");
+                writes.iter().find(|point| point.kind.starts_with(&kind)).cloned()
+            };
+            let writes = moved(test, true, Fault::None).await?;
+            let create = migrations("create", &writes).ok_or("nobody asked the migrator")?;
+            let writes = moved(test, true, Fault::At(create, Hit::Death)).await?;
+            let delete = migrations("delete", &writes).ok_or("the old migration was taken for a new one")?;
+            moved(test, true, Fault::At(delete, Hit::Death)).await?;
             Ok(())
         })
         .await;
