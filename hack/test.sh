@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # Random stories and troubles start from the same seeds, so that a red run is about the change; make prove and make chaos take others.
-export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} CHAOS_SEED=${CHAOS_SEED:-1}
+export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} CHAOS_SEED=${CHAOS_SEED:-1,2}
 export RUST_BACKTRACE=0 LAB_TEST_NAME=${LAB_TEST_NAME:-maketest} LAB_BUNDLES=${LAB_BUNDLES:-$PWD/target/bundles} CARGO_TERM_COLOR=never
 notes=$(mktemp -d)
 
@@ -95,6 +95,7 @@ suite "build" cargo build --workspace --bins
 suite "build of the tests" cargo build --workspace --bins --tests
 suite "licences and sources" make -s deny
 suite "clippy" make -s clippy
+suite "fuzz targets" make -s fuzz-check
 sweep
 suite "lab up" target/debug/lab up --name "$LAB_TEST_NAME"
 if green; then

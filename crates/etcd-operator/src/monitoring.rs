@@ -38,7 +38,7 @@ async fn shown() -> String {
     let key = Key { namespace: "ns".into(), name: "c".into() };
     let clusters = cluster::Metrics::register(&mut registry);
     clusters.report(&key, &Report { size: 3, ..cluster::silent() });
-    clusters.stepped("CreateSeed", &Ok(cluster::Outcome::Done));
+    clusters.stepped("Bootstrap", "CreateSeed", &Ok(cluster::Outcome::Done));
     let backups = backup::Metrics::register(&mut registry);
     backups.attempted("made");
     backups.last_good(&key, Timestamp::now());

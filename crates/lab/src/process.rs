@@ -44,9 +44,27 @@ impl Process {
             return Ok(());
         }
         match kill(Pid::from_raw(self.pid), signal) {
+            Ok(()) if signal == Signal::SIGSTOP => self.wait_stopped(),
             Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
             Err(error) => Err(Error::other(format!("{signal} to process {}", self.pid), error)),
         }
+    }
+
+    /// One thread takes the signal for all: on a busy machine the others go on until it has its turn.
+    fn wait_stopped(&self) -> Result<()> {
+        let runs = |task: &PathBuf| {
+            let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|after| after.starts_with(['R', 'S', 'D']))
+        };
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.pid));
+        let end = Instant::now() + Duration::from_secs(30);
+        while fs::read_dir(&tasks).into_iter().flatten().flatten().any(|task| runs(&task.path())) {
+            if Instant::now() > end {
+                return Err(Error::other(format!("process {}", self.pid), "still runs 30 s after SIGSTOP"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Ends it: politely first if `grace` is not zero, then for certain.
@@ -271,7 +289,7 @@ mod tests {
         let (log, made) = (dir.path().join("log"), dir.path().join("made"));
         let touch = argv(&["touch", made.to_str().unwrap()]);
         let ended = |pid| {
-            let end = Instant::now() + Duration::from_secs(10);
+            let end = Instant::now() + Duration::from_secs(30);
             while started_ticks(pid).is_some() {
                 assert!(Instant::now() < end, "it is still there");
                 std::thread::yield_now();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::names::{self, Zone};
 use api::v1beta2::RestoreStage;
 use api::{EtcdCluster, labels};
-use domain::{Moment, Name, Node, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Uid};
+use domain::{Moment, Name, Node, NodeState, Observation, Pod, Read, Recorded, Restore, Stage, Status, Uid};
 use k8s_openapi::api::core::v1::{self, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
@@ -116,27 +116,7 @@ pub async fn observe(
     let known: BTreeSet<Name> =
         pods.iter().map(|pod| &pod.name).chain(listed.iter().map(|member| &member.name)).cloned().collect();
     memory.hear(members.known().is_some(), &statuses, &pods, &known, now);
-    for pod in &mut pods {
-        if let Some(node) = &mut pod.node {
-            memory.nodes.insert(pod.name.clone(), node.name.clone());
-            let answers = statuses.get(&pod.name).is_some_and(|status| status.known().is_some());
-            let silent = memory.heard.get(&pod.name).is_some_and(|heard| now.since(*heard) >= SILENT);
-            // A member that answers proves its node alive, as far as anyone here asks.
-            node.state = if answers {
-                NodeState::Ready
-            } else if silent || pod.deleting {
-                context.nodes.state(&node.name).await
-            } else {
-                NodeState::Unknown
-            };
-        }
-    }
-    let mut last_nodes = BTreeMap::new();
-    for name in known.iter().filter(|name| !pods.iter().any(|pod| pod.name == **name)) {
-        if let Some(node) = memory.nodes.get(name) {
-            last_nodes.insert(name.clone(), context.nodes.state(node).await);
-        }
-    }
+    let last_nodes = nodes(context, memory, &mut pods, &statuses, &known, now).await;
 
     let retains = cluster.spec.pod().retention().retains_when_scaled() && members.known().is_some();
     let (left_claims, concerning) = parted(&claims, &owner, |name| retains && !known.contains(name));
@@ -178,6 +158,39 @@ pub async fn observe(
     let resource_versions = resource_versions(&all_pods, &claims);
     let inherited = inherited(&claims);
     Ok(Seen { observation, links, seed: seed_link, zone, resource_versions, inherited, restored })
+}
+
+/// Fills in how the nodes of pods are, and gives those of pods that are gone.
+async fn nodes(
+    context: &Context,
+    memory: &mut Memory,
+    pods: &mut [Pod],
+    statuses: &BTreeMap<Name, Read<Status>>,
+    known: &BTreeSet<Name>,
+    now: Moment,
+) -> BTreeMap<Name, NodeState> {
+    for pod in &mut *pods {
+        if let Some(node) = &mut pod.node {
+            memory.nodes.insert(pod.name.clone(), node.name.clone());
+            let answers = statuses.get(&pod.name).is_some_and(|status| status.known().is_some());
+            let silent = memory.heard.get(&pod.name).is_some_and(|heard| now.since(*heard) >= SILENT);
+            // A member that answers proves its node alive, as far as anyone here asks.
+            node.state = if answers {
+                NodeState::Ready
+            } else if silent || pod.deleting {
+                context.nodes.state(&node.name).await
+            } else {
+                NodeState::Unknown
+            };
+        }
+    }
+    let mut last_nodes = BTreeMap::new();
+    for name in known.iter().filter(|name| !pods.iter().any(|pod| pod.name == **name)) {
+        if let Some(node) = memory.nodes.get(name) {
+            last_nodes.insert(name.clone(), context.nodes.state(node).await);
+        }
+    }
+    last_nodes
 }
 
 /// Claims of members that left stay where the spec says so, and are nobody's concern any more.
@@ -356,6 +369,13 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
 
+    fn made() -> EtcdCluster {
+        let mut cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
+        cluster.metadata.namespace = Some("ns".into());
+        cluster.metadata.uid = Some("uid".into());
+        cluster
+    }
+
     fn spec(service: &mut Service) -> &mut ServiceSpec {
         service.spec.as_mut().unwrap()
     }
@@ -372,9 +392,7 @@ mod tests {
     #[case::leads_elsewhere(|s: &mut Service| spec(s).selector = None, false)]
     #[case::of_another_name(|s: &mut Service| s.metadata.name = Some("other".into()), false)]
     fn what_others_put_into_a_service_is_theirs(#[case] change: fn(&mut Service), #[case] serves: bool) {
-        let mut cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
-        cluster.metadata.namespace = Some("ns".into());
-        let wanted = resources::client_service(&Cluster::of(&cluster).unwrap());
+        let wanted = resources::client_service(&Cluster::of(&made()).unwrap());
         let mut found = wanted.clone();
         change(&mut found);
         assert_eq!(serves_as(&found, &wanted), serves);
@@ -382,8 +400,7 @@ mod tests {
 
     #[test]
     fn members_find_each_other_before_they_are_ready() {
-        let cluster = EtcdCluster::new("c", api::EtcdClusterSpec::default());
-        let wanted = resources::headless_service(&Cluster::of(&cluster).unwrap());
+        let wanted = resources::headless_service(&Cluster::of(&made()).unwrap());
         let mut found = wanted.clone();
         assert!(serves_as(&found, &wanted));
         spec(&mut found).publish_not_ready_addresses = None;

@@ -53,9 +53,8 @@ impl LookError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Open(error) => error.reason(),
-            Self::Store(error) => store::reason(error),
+            Self::Store(error) | Self::Manifest(ManifestError::Store(error)) => store::reason(error),
             Self::NoSecret => "SecretMissing",
-            Self::Manifest(ManifestError::Store(error)) => store::reason(error),
             Self::Manifest(_) => "BadManifest",
             Self::Damaged { .. } => "BackupDamaged",
             Self::Survivor { .. } => "SurvivorNotSaved",

@@ -4,6 +4,7 @@
 //! `CHAOS_SECONDS` and `CHAOS_SEED` say how long and which, `1,2` these two for half of the time each; alone on the lab.
 
 use std::fmt;
+use std::num::ParseIntError;
 use std::time::{Duration, Instant};
 
 use lab::kit::{TestNamespace, lab_alone};
@@ -106,8 +107,8 @@ fn on_volumes(seed: u64) -> bool {
 }
 
 /// One seed, or several by commas.
-fn seeds(text: &str) -> Vec<u64> {
-    text.split(',').map(|seed| seed.trim().parse().unwrap()).collect()
+fn seeds(text: &str) -> Result<Vec<u64>, ParseIntError> {
+    text.split(',').map(|seed| seed.trim().parse()).collect()
 }
 
 fn node(number: usize) -> String {
@@ -297,15 +298,15 @@ fn the_same_seed_gives_the_same_troubles() {
 
 #[test]
 fn seeds_come_one_by_one_or_several() {
-    assert_eq!(seeds("7"), [7]);
-    assert_eq!(seeds("1,2"), [1, 2]);
-    assert_eq!(seeds("1,2").into_iter().map(on_volumes).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(seeds("7"), Ok(vec![7]));
+    assert_eq!(seeds("1,2"), Ok(vec![1, 2]));
+    assert_eq!([1, 2].map(on_volumes), [false, true]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_nothing_acknowledged_is_lost() {
     let seeds = match std::env::var("CHAOS_SEED") {
-        Ok(text) => seeds(&text),
+        Ok(text) => seeds(&text).unwrap(),
         Err(_) => vec![u64::from(rand::random::<u32>())],
     };
     let seconds: u64 = std::env::var("CHAOS_SECONDS").map_or(60, |text| text.parse().unwrap());
