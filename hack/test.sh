@@ -74,10 +74,8 @@ checking() {
   suite "backups of etcd 3.1 to 3.6, in folders, S3 and Azure" $tests --test backups --test azure --test commands
   suite "files and schemas" $tests --test files --test rules --test backup_rules --test schema --test bundles --test docs --test release --test examples
 }
-serving() {
-  suite "real API server" $tests --test api --test shutdown
+waiting() {
   suite "nginx operator, real API server" $tests --test apiserver
-  suite "nginx operator on the lab" $tests --test onlab -- --test-threads=2
 }
 labs() {
   export LAB_TEST_NAME="${LAB_TEST_NAME}lab"
@@ -103,7 +101,9 @@ if green; then
   beside computing
   suite "what labs leave behind" $tests --test leftovers
   beside checking
-  serving
+  beside waiting
+  suite "real API server" $tests --test api --test shutdown
+  suite "nginx operator on the lab" $tests --test onlab -- --test-threads=2
   together
   beside labs
   suite "faults at every write, and specs" $tests --test proof -- --nocapture --test-threads=1
