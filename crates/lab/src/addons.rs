@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::networking::v1::IPAddress;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
@@ -22,10 +24,23 @@ const VOLUMES: &str = include_str!("../../../lab/manifests/volumes.yaml");
 
 /// Objects that are as they should be are left alone by the API server.
 pub async fn apply(lab: &Layout, client: &Client) -> Result<()> {
+    free_dns_address(client).await?;
     for object in documents(COREDNS)?.into_iter().chain(documents(VOLUMES)?).chain([volume_folders(lab)?]) {
         let name = object.name_any();
         let api = api_of(client, &object)?;
         api.patch(&name, &PatchParams::apply("lab").force(), &Patch::Apply(&object)).await?;
+    }
+    Ok(())
+}
+
+/// The API server gives a Service its address first: an `up` that was killed just then left the address taken, and no Service.
+async fn free_dns_address(client: &Client) -> Result<()> {
+    let addresses: Api<IPAddress> = Api::all(client.clone());
+    let Some(taken) = addresses.get_opt(&DNS_SERVICE.to_string()).await? else { return Ok(()) };
+    let owner = taken.spec.map(|spec| spec.parent_ref).unwrap_or_default();
+    let services: Api<Service> = Api::namespaced(client.clone(), &owner.namespace.unwrap_or_default());
+    if services.get_opt(&owner.name).await?.is_none() {
+        addresses.delete(&taken.metadata.name.unwrap_or_default(), &DeleteParams::default()).await?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -36,14 +37,22 @@ pub struct Caches {
     pub deployments: Store<Kept<Deployment>>,
     pub services: Store<Kept<Service>>,
     pub pods: Store<Pod>,
+    filled: Arc<OnceCell<()>>,
 }
 
 impl Caches {
-    /// Waits until each was filled once.
+    fn new(deployments: Store<Kept<Deployment>>, services: Store<Kept<Service>>, pods: Store<Pod>) -> Self {
+        Self { deployments, services, pods, filled: Arc::default() }
+    }
+
+    /// Waits until each was filled once. Of all that wait here one asks the stores: they wake only the last who asked.
     pub async fn ready(&self) -> Result<(), WriterDropped> {
-        self.deployments.wait_until_ready().await?;
-        self.services.wait_until_ready().await?;
-        self.pods.wait_until_ready().await
+        let fill = async || {
+            self.deployments.wait_until_ready().await?;
+            self.services.wait_until_ready().await?;
+            self.pods.wait_until_ready().await
+        };
+        self.filled.get_or_try_init(fill).await.copied()
     }
 }
 
@@ -76,7 +85,7 @@ impl Loop {
             )
             .watches_stream(ours(client, scope, service_writer, &relisted, |_| {}), namesake::<Kept<Service>>)
             .watches_stream(ours(client, scope, pod_writer, &relisted, prune), labelled);
-        Self { instances, caches: Caches { deployments, services, pods }, controller, version }
+        Self { instances, caches: Caches::new(deployments, services, pods), controller, version }
     }
 
     /// Runs until `stop`, or until the API server serves this version no more.
@@ -188,6 +197,27 @@ fn labelled(pod: Pod) -> Option<ObjectRef<NginxOperator>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each asks as a task of its own, as reconciles are.
+    #[tokio::test]
+    async fn everyone_who_waits_for_the_caches_goes_on() {
+        let ((deployments, mut first), (services, mut second), (pods, mut last)) =
+            (store(), store(), store());
+        let caches = Caches::new(deployments, services, pods);
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let caches = caches.clone();
+                tokio::spawn(async move { caches.ready().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        first.apply_watcher_event(&watcher::Event::InitDone);
+        second.apply_watcher_event(&watcher::Event::InitDone);
+        last.apply_watcher_event(&watcher::Event::InitDone);
+        for one in waiting {
+            tokio::time::timeout(Duration::from_secs(5), one).await.unwrap().unwrap().unwrap();
+        }
+    }
 
     #[test]
     fn the_first_instance_is_of_the_version_and_in_the_namespace_that_are_looked_after() {
