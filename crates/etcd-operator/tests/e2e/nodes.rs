@@ -145,8 +145,7 @@ async fn a_node_without_power_and_drains_of_each_in_turn() {
     let (lab, _turn) = lab_alone().await.unwrap();
     let test = TestNamespace::new(lab, "nodes").await.unwrap();
     test.run(async |test| -> Outcome {
-        // What becomes of a node it cannot know: pods and members alone decide.
-        let _operator = Operator::start_as_in_the_book(test).await?;
+        let _operator = Operator::start(test)?;
         let clusters = both(test).await?;
         let [empty, volumes] = &clusters;
         let loads = [empty.traffic().await?, volumes.traffic().await?];
@@ -217,10 +216,11 @@ async fn grows_while_a_node_is_lost(cluster: &Cluster<'_>) -> Outcome<bool> {
     let (test, lab) = (cluster.test, cluster.test.lab);
     // Whoever makes volumes has to live on, too.
     let nodes = "jsonpath={.items[*].spec.nodeName}";
-    let ask = ["get", "pods", "-A", "-l", "app in (local-path, etcd)", "-o", nodes];
-    let needed = test.kubectl(&ask).await?;
+    let maker = test.kubectl(&["get", "pods", "-A", "-l", "app=local-path", "-o", nodes]).await?;
+    let member = test.kubectl(&["get", "pods", "-l", "app=etcd", "-o", nodes]).await?;
+    let needed = [maker, member].concat();
     let lost = ["node1", "node2", "node3"].into_iter().find(|node| !needed.contains(node));
-    let lost = lost.ok_or("every node is needed")?;
+    let lost = lost.ok_or_else(|| format!("every node is needed: {needed}"))?;
     // Kubernetes needs a while to miss it: until then one of the two is sent there.
     lab.kill_node(lost)?;
     cluster.edit(json!({"size": 3})).await?;

@@ -2,11 +2,10 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use kube::config::Kubeconfig;
 use lab::kit::TestNamespace;
 use lab::wait::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -49,12 +48,6 @@ impl Operator {
         let netns =
             node.map(|node| Ok::<_, lab::Error>(layout.node_netns(layout.node(node)?))).transpose()?;
         Self::run(How::new(test, name, netns, Vec::new())?)
-    }
-
-    /// One with the rights that the book gives it, which read no nodes.
-    pub async fn start_as_in_the_book(test: &TestNamespace<'_>) -> Outcome<Self> {
-        let how = How::new(test, "operator-under-test", None, vec!["--create-crd=false".to_owned()])?;
-        Self::run(How { kubeconfig: account_of_the_book(test).await?, ..how })
     }
 
     /// One that dies right after each of these steps.
@@ -127,25 +120,6 @@ impl Operator {
         let value = answer.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         Ok(value)
     }
-}
-
-/// A kubeconfig of the book's service account in this namespace.
-async fn account_of_the_book(test: &TestNamespace<'_>) -> Outcome<PathBuf> {
-    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../example/ch03");
-    for file in ["etcd-operator-crd.yaml", "etcd-operator-sa.yaml", "etcd-operator-role.yaml"] {
-        let file = book.join(file).display().to_string();
-        test.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file]).await?;
-    }
-    let account = format!("{}:etcd-operator-sa", test.name);
-    let subject = format!("--serviceaccount={account}");
-    test.kubectl(&["create", "rolebinding", "of-the-book", "--role=etcd-operator-role", &subject]).await?;
-    let mut config = Kubeconfig::read_from(test.lab.kubeconfig())?;
-    for user in config.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()) {
-        user.impersonate = Some(format!("system:serviceaccount:{account}"));
-    }
-    let path = test.lab.kubeconfig().with_file_name(format!("kubeconfig-{}", test.name));
-    fs::write(&path, serde_json::to_string(&config)?)?;
-    Ok(path)
 }
 
 impl Drop for Operator {
